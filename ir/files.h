@@ -1,0 +1,36 @@
+// Whole files in and out: gzip by name, temporary name and rename, bounded lines.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/result.h"
+
+namespace superneurons {
+
+/// Longest line that a reader accepts; a longer one is an Error, not an allocation.
+inline constexpr std::size_t kLongestLine = 16U << 20;
+
+/// Calls `line(text, number)` for each line of a plain or gzipped file ("-": standard input),
+/// stopping at the first Error. A truncated or damaged gzip stream is an Error naming the last good
+/// line.
+Status for_each_line(const std::string& path,
+                     const std::function<Status(std::string_view text, std::int64_t number)>& line);
+
+/// Writes `text` to a temporary file beside `path`, gzips it if the name ends in .gz, and renames.
+Status write_file(const std::string& path, std::string_view text);
+Result<std::string> read_file(const std::string& path);
+
+/// "12GiB", "800MiB", "512KiB", "4096" -> bytes. Error bad_usage otherwise, also on overflow.
+Result<Bytes> parse_bytes(std::string_view text);
+/// "5.43 GiB", "886.2 MiB", "12 KiB", "17 B".
+std::string format_bytes(Bytes bytes);
+/// "12.3 ms", "4.56 us", "7 ns".
+std::string format_time(Nanoseconds ns);
+
+/// The nearest of `names` to `wanted` for "did you mean", or "" if none is near.
+std::string nearest_name(std::string_view wanted, const std::vector<std::string>& names);
+
+}  // namespace superneurons

@@ -1,0 +1,45 @@
+// Allocators over offsets: they deal in numbers, never in pointers, so that the object the
+// simulator models with is the object the replay sub-allocates with.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "ir/units.h"
+
+namespace superneurons {
+
+/// Every range starts on, and is rounded up to, this unit (the 1 KiB blocks of the SuperNeurons
+/// pool, PPoPP 2018, section 3.3.2).
+inline constexpr Bytes kAllocationUnit{1024};
+
+/// A heap over [0, capacity). The seam for plug-ins; see the registry below.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  /// Offset of a free range of at least `size` (> 0) bytes, or nothing if there is none.
+  virtual std::optional<Bytes> allocate(Bytes size) = 0;
+  /// Takes [offset, offset + size) out of the free space (homes, static offsets). False if
+  /// occupied.
+  virtual bool reserve(Bytes offset, Bytes size) = 0;
+  /// Gives back what allocate or reserve returned at `offset`.
+  virtual void free(Bytes offset) = 0;
+  virtual Bytes largest_hole() const = 0;
+  /// Size an allocation of `size` bytes really takes.
+  virtual Bytes rounded(Bytes size) const = 0;
+};
+
+struct AllocatorEntry {
+  std::string_view name;
+  std::string_view summary;  // one line
+  bool offline = false;  // true: offsets are planned from all lifetimes (memory/static_offsets.h)
+  std::unique_ptr<Allocator> (*make)(Bytes capacity) = nullptr;  // null if offline
+};
+
+/// The explicit table: first_fit, best_fit, oldest_freed_first, caching, static_offsets.
+std::span<const AllocatorEntry> allocators();
+const AllocatorEntry* find_allocator(std::string_view name);
+
+}  // namespace superneurons

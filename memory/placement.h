@@ -1,0 +1,68 @@
+// Placement: addresses are decided once, in plan order, by a pure function. Policies, checker and
+// driver call this one; a plan is feasible only if it places.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "ir/plan.h"
+#include "ir/result.h"
+
+namespace superneurons {
+
+enum class Space : std::uint8_t { device, host };
+enum class Use : std::uint8_t { tensor, workspace, scratch };
+
+struct Range {
+  Bytes offset{};
+  Bytes bytes{};  // as asked for; the allocator rounds
+};
+
+struct Allocation {
+  Space space = Space::device;
+  Use use = Use::tensor;  // workspace and scratch last for their plan step only
+  TensorId tensor;        // tensor and scratch (the discarded output)
+  Range range;
+};
+
+struct Placement {
+  std::vector<Allocation> homes;  // carried tensors, device and host, in the order of trace.carry
+  std::vector<Allocation> allocations;  // made by the steps, in plan order
+  std::vector<std::uint32_t> first;     // step i made allocations [first[i], first[i + 1])
+  Bytes live_peak{};                    // most bytes asked for at one time (homes count throughout)
+  std::uint32_t live_peak_step = 0;
+  Bytes placed_peak{};  // end of the highest device range, rounded: the arena needed
+  std::uint32_t placed_peak_step = 0;
+  Bytes host_peak{};  // end of the highest host range, rounded: the pinned pool needed
+};
+
+struct PlacementOptions {
+  Bytes guard{};  // extra bytes before and after every device range (replay --guards)
+};
+
+/// Offset of every range, or an Error does_not_fit with a Shortage and the plan step and op that
+/// failed. Uses plan.allocator; `arena` caps the device, plan.budget.host the host (first fit).
+/// `tensor` allocations: an `end` tensor of a two-tensor carry with a device home goes into that
+/// home.
+Result<Placement> place(const Trace& trace, const Plan& plan, Bytes arena,
+                        const PlacementOptions& options = {});
+
+/// The smallest arena in which the plan places with its allocator: `place` in an endless arena
+/// gives placed_peak for online allocators. Also what `smallest feasible budget` means for a fixed
+/// plan.
+Result<Bytes> smallest_arena(const Trace& trace, const Plan& plan);
+
+/// The largest working set of any op (operands + workspace of its smallest choice + homes that
+/// cannot leave are NOT added): no plan of any policy goes below. Sets `op` to who sets it.
+Bytes largest_working_set(const Trace& trace, OpId* op = nullptr);
+
+/// Device bytes resident after each plan step (during it, for workspace), one row per step.
+struct Residency {
+  Bytes total{};      // asked-for bytes, homes included
+  Bytes workspace{};  // of total: workspace and scratch of this step
+  std::array<Bytes, kRoleNames.size()> by_role{};
+};
+std::vector<Residency> residency(const Trace& trace, const Plan& plan);
+
+}  // namespace superneurons

@@ -1,0 +1,126 @@
+// Layer graphs of networks, described in C++ and lowered to traces without a run.
+//
+//     Network net = image_network("tiny", {3, 32, 32}, 10);
+//     LayerId x = convolution(net, net.data(), {.channels = 16, .kernel = 3, .pad = 1});
+//     x = relu(net, x);
+//     softmax_cross_entropy(net, linear(net, x, {.features = 10}));
+//     Result<Trace> trace = lower(net, {.batch = 8});
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/device_profile.h"
+#include "ir/result.h"
+#include "ir/trace.h"
+
+namespace superneurons {
+
+enum class LayerKind : std::uint8_t {
+  data,
+  convolution,
+  linear,
+  relu,
+  max_pool,
+  average_pool,
+  lrn,
+  batch_norm,
+  dropout,
+  add,
+  concat,
+  softmax_cross_entropy
+};
+
+using LayerId = Id<struct LayerTable>;
+
+/// Channels, height, width of one image; linear layers use {features, 1, 1}.
+struct Shape {
+  std::int64_t channels = 1, height = 1, width = 1;
+  std::int64_t count() const { return channels * height * width; }
+};
+
+struct Layer {
+  LayerKind kind = LayerKind::data;
+  std::string name;  // unique, "conv1", "stage2/block3/conv1"
+  std::vector<LayerId> inputs;
+  Shape shape;  // of its output
+  std::int64_t kernel = 0, stride = 1, pad = 0;
+  bool bias = false;  // convolution, linear
+  double rate = 0;    // dropout
+};
+
+struct Network {
+  std::string name;
+  std::int64_t classes = 0;
+  std::vector<Layer> layers;  // layers[0] is data; inputs always precede their users
+
+  LayerId data() const { return {0}; }
+  const Layer& operator[](LayerId id) const { return layers[id.index]; }
+};
+
+struct ConvolutionOptions {
+  std::int64_t channels, kernel, stride = 1, pad = 0;
+  bool bias = true;
+};
+struct PoolOptions {
+  std::int64_t kernel, stride = 1, pad = 0;
+};
+struct LinearOptions {
+  std::int64_t features;
+  bool bias = true;
+};
+
+Network image_network(std::string name, Shape image, std::int64_t classes);
+/// Names default to kind + running number.
+LayerId convolution(Network& net, LayerId in, const ConvolutionOptions& options,
+                    std::string name = "");
+LayerId linear(Network& net, LayerId in, const LinearOptions& options, std::string name = "");
+LayerId relu(Network& net, LayerId in, std::string name = "");
+LayerId max_pool(Network& net, LayerId in, const PoolOptions& options, std::string name = "");
+LayerId average_pool(Network& net, LayerId in, const PoolOptions& options, std::string name = "");
+LayerId lrn(Network& net, LayerId in, std::string name = "");
+LayerId batch_norm(Network& net, LayerId in, std::string name = "");
+LayerId dropout(Network& net, LayerId in, double rate, std::string name = "");
+LayerId add(Network& net, std::vector<LayerId> in, std::string name = "");
+LayerId concat(Network& net, std::vector<LayerId> in, std::string name = "");
+LayerId softmax_cross_entropy(Network& net, LayerId in, std::string name = "");
+
+/// native: what a good runtime does. paper: what the paper's runtime did, so that its printed
+/// figures come out of the same code (input gradient of the first layer, fork copies, fused
+/// convolution backward; reference: SuperNeurons PPoPP 2018 and its release).
+enum class Lowering : std::uint8_t { native, paper };
+
+struct LoweringOptions {
+  std::int64_t batch = 1;
+  Lowering lowering = Lowering::native;
+  bool tf32 = false;
+  double rate = 0.01, momentum = 0.9, weight_decay = 1e-4;
+};
+
+/// Forward, backward and update ops with FLOPs and bytes, one choice each, ns 0 and device "".
+/// Op kinds and operands: networks/operations.md. Error bad_input if shapes do not fit or overflow.
+Result<Trace> lower(const Network& net, const LoweringOptions& options);
+
+/// Fills ns of every choice from the roofline of the profile (max of arithmetic and traffic over
+/// the achieved rates of the op's kind); capability durations becomes `inferred`.
+void estimate_durations(Trace& trace, const DeviceProfile& profile);
+
+struct NetworkEntry {
+  std::string_view
+      name;  // "alexnet", "vgg16", "vgg19", "resnet50", "resnet101", "resnet152", "small_cnn"
+  std::string_view summary;
+  std::int64_t default_batch;
+  Network (*make)();
+};
+std::span<const NetworkEntry> networks();
+
+/// By registry name or "resnet:n1,n2,n3,n4" (depth 3(n1+n2+n3+n4)+2, bottlenecks). Unknown:
+/// bad_usage with "did you mean".
+Result<Network> find_network(std::string_view name);
+Network resnet(std::int64_t n1, std::int64_t n2, std::int64_t n3, std::int64_t n4);
+
+}  // namespace superneurons

@@ -1,0 +1,90 @@
+// The interface of a memory policy: a pure function from trace, profile, budget and incoming plan
+// to a plan. No clock, I/O, globals or hidden randomness. Policies are passes; they compose left to
+// right.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/dataflow.h"
+#include "ir/device_profile.h"
+#include "ir/plan.h"
+#include "ir/result.h"
+
+namespace superneurons {
+
+/// What the simulator says of a plan; handed in as a function so that policies never include it.
+struct Prediction {
+  Nanoseconds step_ns{};
+  Bytes live_peak{};
+  Bytes placed_peak{};
+};
+using Predict = std::function<Result<Prediction>(const Plan&)>;
+
+struct PolicyContext {
+  const Trace& trace;
+  const Dataflow& flow;
+  const DeviceProfile& profile;
+  Budget budget;
+  Predict predict;
+  std::map<std::string, std::string>
+      options;           // checked against PolicyEntry::options by the registry
+  bool explain = false;  // fill plan.reasons
+  const std::atomic<bool>* stop = nullptr;
+};
+
+using PolicyFunction = Result<Plan> (*)(const PolicyContext& context, const Plan& incoming);
+
+struct OptionEntry {
+  std::string_view name;
+  std::string_view fallback;  // default value
+  std::string_view summary;
+};
+
+struct PolicyEntry {
+  std::string_view name;     // snake_case, unique
+  std::string_view summary;  // one line
+  std::vector<Fact> needs;   // refused where the trace has Capability::none for one of them
+  std::vector<OptionEntry> options;
+  PolicyFunction plan = nullptr;
+};
+
+/// A name for a composition, e.g. superneurons = liveness+offload+...
+struct CompositionEntry {
+  std::string_view name;
+  std::string_view passes;
+  std::string_view summary;
+};
+
+std::span<const PolicyEntry> policies();
+std::span<const CompositionEntry> compositions();
+
+/// Runs "pass[:key=value[,key=value]]+pass..." (or a composition's name, or "exec:COMMAND")
+/// starting from keep_all_plan(trace). check() runs after every pass, place() after the last, both
+/// against `context.budget`; a plan that does not fit is an Error does_not_fit whose Shortage names
+/// the floor of this policy. Unknown names: bad_usage with "did you mean".
+struct PlanRequest {
+  std::string policy;
+  Budget budget;
+  std::string allocator = "first_fit";
+  bool explain = false;
+  const std::atomic<bool>* stop = nullptr;
+};
+Result<Plan> make_plan(const Trace& trace, const DeviceProfile& profile, const PlanRequest& request,
+                       const Predict& predict);
+
+/// Smallest device budget at which `policy` gives a plan that places, by bisection down to the
+/// allocation unit, and the op that sets it.
+struct Floor {
+  Bytes budget{};
+  std::string op;
+};
+Result<Floor> smallest_budget(const Trace& trace, const DeviceProfile& profile,
+                              const PlanRequest& request, const Predict& predict);
+
+}  // namespace superneurons

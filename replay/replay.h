@@ -1,0 +1,54 @@
+// Replay: runs a plan for real, compares its results to the bit with those of a reference, and puts
+// predicted beside measured.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "ir/device_profile.h"
+#include "ir/plan.h"
+#include "ir/result.h"
+#include "replay/replay_backend.h"
+#include "simulator/outcome.h"
+
+namespace superneurons {
+
+enum class KernelSet : std::uint8_t { native, verify, timed };
+
+struct ReplayOptions {
+  bool on_cuda = false;
+  KernelSet kernels = KernelSet::native;
+  int training_steps = 3;
+  int warmup_steps = 1;  // of training_steps; not counted in measured_step_ns
+  std::uint64_t seed = 1;
+  bool stress = false;
+  bool guards = false;
+  bool keep_spans = false;
+  const std::atomic<bool>* stop = nullptr;
+};
+
+/// Checksums of parameters, buffers and optimizer state after the last training step.
+struct Checksums {
+  std::vector<TensorId> tensors;  // carry `end`s with those roles, in order of trace.carry
+  std::vector<std::uint64_t> values;
+};
+
+struct Run {
+  Checksums checksums;
+  Measured measured;
+  std::vector<float> losses;  // per training step, where the trace has a tensor named "loss"
+};
+
+/// Runs the plan in an arena of exactly plan.budget.device. With options.guards ranges are padded
+/// and the arena grows by the padding.
+Result<Run> run_plan(const Trace& trace, const Plan& plan, const ReplayOptions& options);
+
+/// The reference: recorded order, everything kept, the choices of `plan`, in an arena of its own
+/// size; where that does not fit the device (or the host), Error does_not_fit.
+Plan reference_plan(const Trace& trace, const Plan& plan);
+
+/// First difference as "NAME: 0123... where the reference has 4567...", or "" if equal.
+std::string difference(const Trace& trace, const Checksums& reference, const Checksums& run);
+
+}  // namespace superneurons

@@ -1,0 +1,53 @@
+// ReplayBackend: a Backend with real memory: one arena of exactly the budget and a pinned host
+// pool.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "replay/kernels.h"
+#include "simulator/backend.h"
+#include "simulator/timeline.h"
+
+namespace superneurons {
+
+struct ReplayBackendOptions {
+  Bytes arena{};            // device memory taken, in one piece
+  Bytes host_pool{};        // pinned memory taken, in one piece
+  Bytes guard{};            // guard bytes around each device range, as given to place()
+  bool stress = false;      // random delays on all streams (from the seed)
+  bool keep_spans = false;  // time every command
+  std::uint64_t seed = 1;
+};
+
+struct Measured {
+  std::vector<Nanoseconds> steps;  // end-to-start time of each training step on the device
+  Bytes peak{};  // end of the highest byte handed to a kernel or copy, rounded to the unit
+  Bytes host_peak{};
+  Bytes outside{};          // device memory in use beyond the arena
+  std::vector<Span> spans;  // of the last training step, if kept
+};
+
+class ReplayBackend : public Backend {
+ public:
+  /// Fills a range with the first content of a tensor (replay/initial.h).
+  virtual Status initialise(TensorId tensor, Space space, Range range) = 0;
+  /// Order-independent 64-bit checksum of a range (replay/initial.h); after sync().
+  virtual Result<std::uint64_t> checksum(Space space, Range range) = 0;
+  /// Copies a small range to the caller (loss values); after sync().
+  virtual Status read(Space space, Range range, std::byte* to) = 0;
+  /// First guard byte that was overwritten, as an Error; Ok if guards are off. After sync().
+  virtual Status check_guards() = 0;
+  virtual Measured measured() const = 0;
+};
+
+Result<std::unique_ptr<ReplayBackend>> make_host_backend(std::unique_ptr<Kernels> kernels,
+                                                         const ReplayBackendOptions& options);
+#ifdef SUPERNEURONS_CUDA
+/// One plain cudaMalloc arena; three streams, events, one pinned pool. Error device if there is no
+/// GPU or not enough device or pinned memory (says how much there is).
+Result<std::unique_ptr<ReplayBackend>> make_cuda_backend(std::unique_ptr<Kernels> kernels,
+                                                         const ReplayBackendOptions& options);
+#endif
+
+}  // namespace superneurons

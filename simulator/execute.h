@@ -1,0 +1,20 @@
+// The driver: the only interpreter of plans. Simulation and replay differ in the backend alone.
+#pragma once
+
+#include <atomic>
+
+#include "simulator/backend.h"
+
+namespace superneurons {
+
+struct ExecuteOptions {
+  int training_steps = 1;
+  const std::atomic<bool>* stop = nullptr;  // checked between training steps and every 256 commands
+};
+
+/// Issues the program `training_steps` times and syncs. On an Error everything issued has been
+/// synced.
+Status execute(const Trace& trace, const Program& program, Backend& backend,
+               const ExecuteOptions& options = {});
+
+}  // namespace superneurons

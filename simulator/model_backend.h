@@ -1,0 +1,36 @@
+// Model backend: predicts. An event-driven simulation of the host, the compute stream and the two
+// copy streams; copies in both directions share the link, kernels slow down while copies run.
+#pragma once
+
+#include <memory>
+
+#include "ir/device_profile.h"
+#include "simulator/backend.h"
+#include "simulator/timeline.h"
+
+namespace superneurons {
+
+/// replay: the driver's own issue costs (profile). program: the traced program's host times
+/// (op.host_ns, op.host_sync_ns), i.e. what the program itself would take with the plan.
+enum class Clock : std::uint8_t { replay, program };
+
+struct ModelOptions {
+  Clock clock = Clock::replay;
+  bool keep_spans = false;
+};
+
+class ModelBackend : public Backend {
+ public:
+  /// Of the last training step that was executed; valid after sync().
+  virtual Timeline timeline() const = 0;
+};
+
+std::unique_ptr<ModelBackend> make_model_backend(const DeviceProfile& profile,
+                                                 const ModelOptions& options = {});
+
+/// check → place → program → execute on the model for a few training steps, until steady.
+/// Error does_not_fit or unlawful if the plan is not feasible in `plan.budget`.
+Result<Timeline> simulate(const Trace& trace, const Plan& plan, const DeviceProfile& profile,
+                          const ModelOptions& options = {});
+
+}  // namespace superneurons

@@ -1,0 +1,47 @@
+// Outcome: one row of every result: what simulate, compare and replay print and write as JSON.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ir/device_profile.h"
+#include "ir/plan.h"
+#include "simulator/timeline.h"
+
+namespace superneurons {
+
+struct Outcome {
+  std::string policy;  // with options
+  std::string trace;   // name
+  std::string trace_hash;
+  std::string allocator;
+  Bytes budget_bytes{};
+  Bytes live_peak_bytes{};
+  Bytes placed_peak_bytes{};
+  std::array<Bytes, kRoleNames.size()> scope_peak_bytes{};  // peak of each role on its own
+  Bytes host_bytes{};                                       // pinned pool
+  Nanoseconds step_ns{};                                    // predicted
+  Nanoseconds bound_ns{};  // proven lower bound of time under the budget
+  Nanoseconds compute_ns{};
+  Bytes offload_bytes{};
+  Bytes prefetch_bytes{};
+  std::int64_t recompute_runs = 0;
+  Nanoseconds recompute_ns{};
+  std::array<Nanoseconds, kCauseNames.size()> stall_ns{};
+  // replay only
+  std::optional<Nanoseconds> measured_step_ns;
+  std::optional<Bytes> measured_peak_bytes;
+  std::optional<Bytes> outside_bytes;  // device memory taken outside the arena (context, libraries)
+  std::optional<bool> equal;
+};
+
+/// Predicts the plan and fills all but the replay fields.
+Result<Outcome> evaluate(const Trace& trace, const Plan& plan, const DeviceProfile& profile);
+
+/// No plan under any budget is faster: the sum over ops of their fastest choice's device time (each
+/// op runs at least once on one compute stream), launch gaps included.
+Nanoseconds time_bound(const Trace& trace, const DeviceProfile& profile, Budget budget);
+
+}  // namespace superneurons
