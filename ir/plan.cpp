@@ -1,38 +1,36 @@
 #include "ir/plan.h"
 
+#include "ir/dataflow.h"
 #include "ir/trace_io.h"
 
 namespace superneurons {
 
 Plan keep_all_plan(const Trace& trace) {
+  const Dataflow flow = analyze(trace);
   Plan plan;
   plan.trace_hash = trace_hash(trace);
   plan.policy = "keep_all";
-  plan.begin.assign(trace.carry.size(), {Place::device});
+  std::vector<bool> resident(trace.tensors.size(), false);
   std::vector<bool> stays(trace.tensors.size(), false);
-  std::vector<bool> started(trace.tensors.size(), false);
+  // home_of[end]: the start whose home `end` takes over, which must be empty by then.
+  std::vector<std::optional<TensorId>> home_of(trace.tensors.size());
   for (const Carry& carry : trace.carry) {
+    const bool moves = carry.end != carry.start;
+    const bool wanted = !moves || flow[carry.start].needed_at_start;
+    plan.begin.push_back({wanted ? Place::device : Place::nowhere});
+    if (!wanted) continue;
+    resident[carry.start.index] = true;
     stays[carry.end.index] = true;
-    started[carry.start.index] = true;
-  }
-  std::vector<bool> resident = started;
-  // The home of a two-tensor carry must be empty before its `end` is first written.
-  std::vector<std::uint32_t> home_of(trace.tensors.size(), 0);
-  std::vector<bool> moves(trace.tensors.size(), false);
-  for (const Carry& carry : trace.carry) {
-    if (carry.end == carry.start) continue;
-    moves[carry.end.index] = true;
-    home_of[carry.end.index] = carry.start.index;
+    if (moves) home_of[carry.end.index] = carry.start;
   }
   for (std::uint32_t i = 0; i < trace.ops.size(); ++i) {
     for (const Access& write : trace.ops[i].writes) {
       const std::uint32_t tensor = write.tensor.index;
       if (resident[tensor]) continue;
-      if (moves[tensor] && resident[home_of[tensor]]) {
-        plan.steps.push_back(tensor_step(StepKind::free, {home_of[tensor]}));
-        resident[home_of[tensor]] = false;
-      }
       resident[tensor] = true;
+      if (!home_of[tensor] || !resident[home_of[tensor]->index]) continue;
+      plan.steps.push_back(tensor_step(StepKind::free, *home_of[tensor]));
+      resident[home_of[tensor]->index] = false;
     }
     plan.steps.push_back(run_step({i}, trace.ops[i].recorded));
   }
