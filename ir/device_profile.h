@@ -10,13 +10,14 @@
 
 namespace superneurons {
 
+struct TransferPoint {
+  Bytes bytes{};
+  Nanoseconds ns{};
+};
 /// One direction of the host link. Piecewise linear over the measured points, latency plus
 /// bytes / bandwidth beyond them.
 struct TransferCurve {
-  struct Point {
-    Bytes bytes{};
-    Nanoseconds ns{};
-  };
+  using Point = TransferPoint;
   std::vector<Point> points;  // ascending in bytes, at least one
   double bytes_per_ns = 0;    // asymptotic bandwidth beyond the last point (> 0)
 };
