@@ -12,12 +12,12 @@ namespace superneurons {
 
 /// One kernel, copy or memset on the device. Times in ns on the tracer's clock.
 struct DeviceActivity {
-  std::uint32_t name = 0;            // index into ActivityLog::names
-  std::uint32_t correlation = 0;     // of the API call that launched it
+  std::uint32_t name = 0;         // index into ActivityLog::names
+  std::uint32_t correlation = 0;  // of the API call that launched it
   std::uint32_t stream = 0;
   Nanoseconds start{};
   Nanoseconds end{};
-  bool kernel = true;                // false: copy or memset
+  bool kernel = true;  // false: copy or memset
 };
 
 /// An API call was made while `tag` was on top of the tracer's stack of its thread.
@@ -30,7 +30,7 @@ struct ActivityLog {
   std::vector<std::string> names;
   std::vector<DeviceActivity> device;
   std::vector<TagActivity> tags;
-  std::int64_t dropped = 0;          // records lost by the tracer
+  std::int64_t dropped = 0;  // records lost by the tracer
 };
 
 /// Tags of our recordings: training step and op. Op numbers stay below 2^32.
@@ -40,14 +40,14 @@ inline std::uint64_t make_tag(int training_step, OpId op) {
 
 /// What one op did on the device.
 struct OpActivity {
-  Nanoseconds span{};                // first start to last end
-  Nanoseconds busy{};                // sum over its kernels
-  std::vector<DeviceActivity> parts; // by start
+  Nanoseconds span{};                 // first start to last end
+  Nanoseconds busy{};                 // sum over its kernels
+  std::vector<DeviceActivity> parts;  // by start
 };
 
 struct Attribution {
   std::vector<std::vector<OpActivity>> steps;  // steps[training step][op]
-  std::size_t orphans = 0;           // device activities whose call had no tag
+  std::size_t orphans = 0;                     // device activities whose call had no tag
   Nanoseconds orphan_ns{};
   Nanoseconds owned_ns{};
 };

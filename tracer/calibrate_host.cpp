@@ -1,5 +1,3 @@
-#include "tracer/calibrate.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "tracer/activity.h"
+#include "tracer/calibrate.h"
 
 namespace superneurons {
 namespace {
@@ -91,7 +90,8 @@ Result<DeviceProfile> calibrate_host(const CalibrateOptions& options) {
   std::vector<std::byte> b(static_cast<std::size_t>(2 * kLargest.count), std::byte{2});
   profile.offload = copy_curve(b.data(), a.data(), kLargest);
   profile.prefetch = copy_curve(a.data(), b.data(), kLargest);
-  profile.both_bytes_per_ns = both_ways(a.data(), b.data(), static_cast<std::size_t>(kLargest.count));
+  profile.both_bytes_per_ns =
+      both_ways(a.data(), b.data(), static_cast<std::size_t>(kLargest.count));
   if (options.progress) options.progress("hand-over between threads");
   profile.wait_ns = hand_over();
   profile.launch_ns = profile.wait_ns;

@@ -17,11 +17,13 @@
 namespace superneurons {
 namespace {
 
-/// Runs the kernels it wraps and notes, per training step and op, the host's time to issue them (which on
-/// the host is the time of the op itself). With `tagged`, device work is tagged for CUPTI.
+/// Runs the kernels it wraps and notes, per training step and op, the host's time to issue them
+/// (which on the host is the time of the op itself). With `tagged`, device work is tagged for
+/// CUPTI.
 class TimedKernels : public Kernels {
  public:
-  TimedKernels(std::unique_ptr<Kernels> inner, std::vector<std::vector<Nanoseconds>>& issue, bool tagged)
+  TimedKernels(std::unique_ptr<Kernels> inner, std::vector<std::vector<Nanoseconds>>& issue,
+               bool tagged)
       : inner_(std::move(inner)), issue_(issue), tagged_(tagged) {}
 
   Status prepare(const Trace& trace, std::uint64_t seed) override {
@@ -157,15 +159,17 @@ std::vector<Nanoseconds> spans_of(const Pass& pass, std::size_t op, int warmup, 
   return spans;
 }
 
-/// Runs whole training steps in which every op takes its choice number `round` (modulo how many it has), so
-/// that each choice is timed between its real neighbours and not warm in cache.
+/// Runs whole training steps in which every op takes its choice number `round` (modulo how many it
+/// has), so that each choice is timed between its real neighbours and not warm in cache.
 Status measure_choices(Trace& trace, const RecordOptions& options) {
   std::size_t rounds = 1;
   for (const Op& op : trace.ops) rounds = std::max(rounds, op.choices.size());
   std::vector<std::vector<std::vector<Nanoseconds>>> seen(trace.ops.size());
-  for (std::size_t op = 0; op < trace.ops.size(); ++op) seen[op].resize(trace.ops[op].choices.size());
+  for (std::size_t op = 0; op < trace.ops.size(); ++op)
+    seen[op].resize(trace.ops[op].choices.size());
   for (std::size_t round = 0; round < rounds; ++round) {
-    if (options.progress) options.progress(fmt::format("choices: round {} of {}", round + 1, rounds));
+    if (options.progress)
+      options.progress(fmt::format("choices: round {} of {}", round + 1, rounds));
     std::vector<std::uint32_t> choice_of;
     for (const Op& op : trace.ops)
       choice_of.push_back(static_cast<std::uint32_t>(round % op.choices.size()));
@@ -219,7 +223,8 @@ void store_untraced(Trace& trace, const Pass& pass, const RecordOptions& options
   trace.step_ns_untraced = median_step(pass.measured.steps, options.warmup_steps);
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
     std::vector<Nanoseconds> issue;
-    for (auto step = static_cast<std::size_t>(options.warmup_steps); step < pass.issue.size(); ++step)
+    for (auto step = static_cast<std::size_t>(options.warmup_steps); step < pass.issue.size();
+         ++step)
       issue.push_back(pass.issue[step][i]);
     if (options.on_cuda) trace.ops[i].host_ns = median(issue);
   }
@@ -254,8 +259,9 @@ Result<Trace> record(Trace trace, const RecordOptions& options) {
       run_pass(trace, choices, {.steps = options.warmup_steps + options.untraced_steps}, options);
   if (!untraced) return untraced.error();
   if (options.progress) options.progress("traced training steps");
-  auto traced = run_pass(
-      trace, choices, {.steps = options.warmup_steps + options.traced_steps, .traced = true}, options);
+  auto traced =
+      run_pass(trace, choices,
+               {.steps = options.warmup_steps + options.traced_steps, .traced = true}, options);
   if (!traced) return traced.error();
   store_traced(trace, *traced, options);
   store_untraced(trace, *untraced, options);

@@ -1,4 +1,5 @@
-// Recording: runs a lowered network for real under keep_all and returns its trace with measured times.
+// Recording: runs a lowered network for real under keep_all and returns its trace with measured
+// times.
 #pragma once
 
 #include <atomic>
@@ -14,18 +15,18 @@ struct RecordOptions {
   bool on_cuda = false;
   int warmup_steps = 3;
   int traced_steps = 7;
-  int untraced_steps = 20;           // for the true training-step time
-  bool choices = true;               // measure every workspace choice, inside whole training steps
-  Bytes workspace_limit{4096_MiB};   // choices that want more are left out
+  int untraced_steps = 20;          // for the true training-step time
+  bool choices = true;              // measure every workspace choice, inside whole training steps
+  Bytes workspace_limit{4096_MiB};  // choices that want more are left out
   std::uint64_t seed = 1;
-  std::string origin;                // command line and date, for the trace's header
+  std::string origin;  // command line and date, for the trace's header
   std::function<void(const std::string&)> progress;  // one line per stage; may be empty
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// `lowered` comes from lower(); returns it with choices, durations (median over the traced training
-/// steps), kernels, host issue times and step times. Errors: device, does_not_fit (the network does not
-/// fit the device without a policy), cancelled.
+/// `lowered` comes from lower(); returns it with choices, durations (median over the traced
+/// training steps), kernels, host issue times and step times. Errors: device, does_not_fit (the
+/// network does not fit the device without a policy), cancelled.
 Result<Trace> record(Trace lowered, const RecordOptions& options);
 
 }  // namespace superneurons

@@ -12,8 +12,9 @@
 namespace superneurons {
 namespace {
 
-// CUPTI fills the newest layout of the toolkit that it belongs to; structures only grow at the end, so
-// the layout of the toolkit we are compiled against is right whenever the loaded CUPTI is as new.
+// CUPTI fills the newest layout of the toolkit that it belongs to; structures only grow at the end,
+// so the layout of the toolkit we are compiled against is right whenever the loaded CUPTI is as
+// new.
 #if CUPTI_API_VERSION >= 130000
 using KernelRecord = CUpti_ActivityKernel10;
 #else
@@ -29,10 +30,12 @@ using SetRecord = CUpti_ActivityMemset4;
 constexpr std::size_t kBufferBytes = 8U << 20;
 constexpr std::size_t kBufferAlignment = 8;
 
-constexpr CUpti_ActivityKind kKinds[] = {
-    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
-    CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER,
-    CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
+constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                         CUPTI_ACTIVITY_KIND_MEMCPY,
+                                         CUPTI_ACTIVITY_KIND_MEMSET,
+                                         CUPTI_ACTIVITY_KIND_RUNTIME,
+                                         CUPTI_ACTIVITY_KIND_DRIVER,
+                                         CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
 
 /// Where buffer callbacks put what they get. Process-wide, because CUPTI is.
 struct Sink {
@@ -52,9 +55,12 @@ std::uint32_t intern(Sink& to, const char* name) {
 
 template <class Record>
 void add_device(Sink& to, const Record& record, const char* name, bool kernel) {
-  to.log.device.push_back({intern(to, name), record.correlationId, record.streamId,
+  to.log.device.push_back({intern(to, name),
+                           record.correlationId,
+                           record.streamId,
                            {static_cast<std::int64_t>(record.start)},
-                           {static_cast<std::int64_t>(record.end)}, kernel});
+                           {static_cast<std::int64_t>(record.end)},
+                           kernel});
 }
 
 void decode(Sink& to, const CUpti_Activity* record) {
@@ -74,7 +80,8 @@ void decode(Sink& to, const CUpti_Activity* record) {
         to.log.tags.push_back({tag.correlationId, tag.externalId});
       return;
     }
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -124,7 +131,8 @@ Result<std::unique_ptr<CuptiCollector>> CuptiCollector::start() {
   if (const auto result = cuptiActivityRegisterCallbacks(buffer_requested, buffer_completed))
     return cupti_error("cuptiActivityRegisterCallbacks", result);
   for (const CUpti_ActivityKind kind : kKinds)
-    if (const auto result = cuptiActivityEnable(kind)) return cupti_error("cuptiActivityEnable", result);
+    if (const auto result = cuptiActivityEnable(kind))
+      return cupti_error("cuptiActivityEnable", result);
   return collector;
 }
 

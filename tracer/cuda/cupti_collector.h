@@ -1,5 +1,5 @@
-// CUPTI activity tracing of this process (structures by toolkit version, traces.md of CUPTI's own docs:
-// "Activity API"). One collector at a time: CUPTI's buffer callbacks carry no user data.
+// CUPTI activity tracing of this process (structures by toolkit version, traces.md of CUPTI's own
+// docs: "Activity API"). One collector at a time: CUPTI's buffer callbacks carry no user data.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@ namespace superneurons {
 
 class CuptiCollector {
  public:
-  /// Starts recording kernels, copies, memsets and the API calls that launched them. Error device where
-  /// CUPTI refuses, e.g. because another tool (torch.profiler, nsys) has it.
+  /// Starts recording kernels, copies, memsets and the API calls that launched them. Error device
+  /// where CUPTI refuses, e.g. because another tool (torch.profiler, nsys) has it.
   static Result<std::unique_ptr<CuptiCollector>> start();
   ~CuptiCollector();
   CuptiCollector(const CuptiCollector&) = delete;

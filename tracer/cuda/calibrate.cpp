@@ -12,49 +12,27 @@
 #include <vector>
 
 #include "tracer/activity.h"
+#include "tracer/cuda/calibrate_kernels.h"
 
 namespace superneurons {
 namespace {
 
 /// Leaves the function with an Error; each measurement below returns a Status.
-#define SUPERNEURONS_TRY_CUDA(call)                                                       \
-  if (const cudaError_t error_ = (call); error_ != cudaSuccess)                           \
-  return Error{.code = ErrorCode::device,                                                 \
-               .message = fmt::format("{}: {}", #call, cudaGetErrorString(error_))}
+#define SUPERNEURONS_TRY_CUDA(call)                                            \
+  if (const cudaError_t error_ = (call); error_ != cudaSuccess) return Error { \
+      .code = ErrorCode::device,                                               \
+      .message = fmt::format("{}: {}", #call, cudaGetErrorString(error_))      \
+    }
 
 using Clock = std::chrono::steady_clock;
 Nanoseconds since(Clock::time_point begin) { return {(Clock::now() - begin).count()}; }
-
-__global__ void empty_kernel() {}
-
-/// Spins for `cycles` of the multiprocessor and reports the time that it was seen running, in ns.
-__global__ void spin_kernel(long long cycles, unsigned long long* ns) {
-  unsigned long long begin = 0, end = 0;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-  const long long from = clock64();
-  while (clock64() - from < cycles) {
-  }
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(end));
-  if (ns) *ns = end - begin;
-}
-
-/// Memory-bound work: y += x.
-__global__ void stream_kernel(const float4* x, float4* y, long long count) {
-  for (long long i = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x; i < count;
-       i += static_cast<long long>(gridDim.x) * blockDim.x) {
-    const float4 a = x[i];
-    float4 b = y[i];
-    b.x += a.x, b.y += a.y, b.z += a.z, b.w += a.w;
-    y[i] = b;
-  }
-}
 
 /// What all measurements share. Sizes: two device and two pinned buffers of kBuffer bytes.
 struct Bench {
   static constexpr std::int64_t kBuffer = 512LL << 20;
   cudaStream_t compute{}, out{}, in{};
   cudaEvent_t begin{}, end{};
-  float4 *x{}, *y{};
+  std::byte *x{}, *y{};
   std::byte *host_out{}, *host_in{};
   cublasHandle_t blas{};
 
@@ -75,7 +53,8 @@ struct Bench {
 Status set_up(Bench& bench, DeviceProfile& profile) {
   for (cudaStream_t* stream : {&bench.compute, &bench.out, &bench.in})
     SUPERNEURONS_TRY_CUDA(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
-  for (cudaEvent_t* event : {&bench.begin, &bench.end}) SUPERNEURONS_TRY_CUDA(cudaEventCreate(event));
+  for (cudaEvent_t* event : {&bench.begin, &bench.end})
+    SUPERNEURONS_TRY_CUDA(cudaEventCreate(event));
   SUPERNEURONS_TRY_CUDA(cudaMalloc(&bench.x, Bench::kBuffer));
   SUPERNEURONS_TRY_CUDA(cudaMalloc(&bench.y, Bench::kBuffer));
   SUPERNEURONS_TRY_CUDA(cudaMemset(bench.x, 0, Bench::kBuffer));
@@ -93,7 +72,8 @@ Status set_up(Bench& bench, DeviceProfile& profile) {
 
 /// Device time of what `issue` puts on `stream`, median of `repeats`.
 template <class Issue>
-Result<Nanoseconds> device_time(Bench& bench, cudaStream_t stream, int repeats, const Issue& issue) {
+Result<Nanoseconds> device_time(Bench& bench, cudaStream_t stream, int repeats,
+                                const Issue& issue) {
   std::vector<Nanoseconds> times;
   for (int i = 0; i < repeats; ++i) {
     SUPERNEURONS_TRY_CUDA(cudaEventRecord(bench.begin, stream));
@@ -136,7 +116,8 @@ void start_copies(Bench& bench, bool out, bool in, int times) {
   for (int i = 0; i < times; ++i) {
     if (out)
       cudaMemcpyAsync(bench.host_out, bench.x, Bench::kBuffer, cudaMemcpyDeviceToHost, bench.out);
-    if (in) cudaMemcpyAsync(bench.y, bench.host_in, Bench::kBuffer, cudaMemcpyHostToDevice, bench.in);
+    if (in)
+      cudaMemcpyAsync(bench.y, bench.host_in, Bench::kBuffer, cudaMemcpyHostToDevice, bench.in);
   }
 }
 
@@ -161,7 +142,7 @@ Result<Nanoseconds> issue_time(Bench& bench, const Issue& issue) {
   constexpr int kCalls = 300;
   std::vector<Nanoseconds> times;
   for (int round = 0; round < 7; ++round) {
-    spin_kernel<<<1, 1, 0, bench.compute>>>(4'000'000, nullptr);
+    launch_spin(4'000'000, nullptr, bench.compute);
     const auto begin = Clock::now();
     for (int i = 0; i < kCalls; ++i) issue();
     times.push_back({since(begin).count / kCalls});
@@ -171,7 +152,7 @@ Result<Nanoseconds> issue_time(Bench& bench, const Issue& issue) {
 }
 
 Status measure_issue(Bench& bench, DeviceProfile& profile) {
-  auto launch = issue_time(bench, [&] { empty_kernel<<<1, 32, 0, bench.compute>>>(); });
+  auto launch = issue_time(bench, [&] { launch_empty(bench.compute); });
   if (!launch) return launch.error();
   profile.launch_ns = *launch;
   auto copy = issue_time(bench, [&] {
@@ -191,8 +172,8 @@ Status measure_issue(Bench& bench, DeviceProfile& profile) {
   return Ok{};
 }
 
-/// Idle time between queued kernels of one stream, and from an event to the work that waited for it in
-/// another: the time of a chain of spinning kernels beyond what they saw themselves run.
+/// Idle time between queued kernels of one stream, and from an event to the work that waited for it
+/// in another: the time of a chain of spinning kernels beyond what they saw themselves run.
 Status measure_gaps(Bench& bench, DeviceProfile& profile) {
   constexpr int kKernels = 200;
   constexpr long long kCycles = 20'000;
@@ -203,7 +184,7 @@ Status measure_gaps(Bench& bench, DeviceProfile& profile) {
     auto total = device_time(bench, bench.compute, 9, [&] {
       for (int i = 0; i < kKernels; ++i) {
         const cudaStream_t stream = across && i % 2 ? bench.out : bench.compute;
-        spin_kernel<<<1, 1, 0, stream>>>(kCycles, seen + i);
+        launch_spin(kCycles, seen + i, stream);
         if (!across) continue;
         cudaEventRecord(event, stream);
         cudaStreamWaitEvent(i % 2 ? bench.compute : bench.out, event, 0);
@@ -255,7 +236,8 @@ Status measure_rates(Bench& bench, DeviceProfile& profile) {
     multiply(bench, tf32);
     auto ns = device_time(bench, bench.compute, 9, [&] { multiply(bench, tf32); });
     if (!ns) return ns.error();
-    (tf32 ? profile.tf32_flops_per_ns : profile.flops_per_ns) = flops / static_cast<double>(ns->count);
+    (tf32 ? profile.tf32_flops_per_ns : profile.flops_per_ns) =
+        flops / static_cast<double>(ns->count);
   }
   auto ns = device_time(bench, bench.compute, 9, [&] {
     cudaMemcpyAsync(bench.y, bench.x, Bench::kBuffer, cudaMemcpyDeviceToDevice, bench.compute);
@@ -265,7 +247,8 @@ Status measure_rates(Bench& bench, DeviceProfile& profile) {
   return Ok{};
 }
 
-/// Slowdown of `work` while copies run: its time with copies under way over its time alone, minus one.
+/// Slowdown of `work` while copies run: its time with copies under way over its time alone, minus
+/// one.
 template <class Work>
 Result<Interference> interference(Bench& bench, const Work& work) {
   Interference result;
@@ -291,9 +274,7 @@ Result<Interference> interference(Bench& bench, const Work& work) {
 
 Status measure_interference(Bench& bench, DeviceProfile& profile) {
   auto memory = interference(bench, [&] {
-    for (int i = 0; i < 8; ++i)
-      stream_kernel<<<132 * 8, 256, 0, bench.compute>>>(bench.x, bench.y,
-                                                        Bench::kBuffer / sizeof(float4));
+    for (int i = 0; i < 8; ++i) launch_stream(bench.x, bench.y, {Bench::kBuffer}, bench.compute);
   });
   if (!memory) return memory.error();
   profile.memory_bound = *memory;
@@ -321,10 +302,10 @@ std::string cuda_versions() {
   cublasGetProperty(PATCH_LEVEL, &blas_patch);
   cuptiGetVersion(&cupti);
   const std::size_t dnn = cudnnGetVersion();
-  return fmt::format("{}, driver API {}.{}, runtime {}.{}, cuDNN {}.{}.{}, cuBLAS {}.{}.{}, CUPTI API {}",
-                     properties.name, driver / 1000, driver % 1000 / 10, runtime / 1000,
-                     runtime % 1000 / 10, dnn / 10000, dnn % 10000 / 100, dnn % 100, blas_major,
-                     blas_minor, blas_patch, cupti);
+  return fmt::format(
+      "{}, driver API {}.{}, runtime {}.{}, cuDNN {}.{}.{}, cuBLAS {}.{}.{}, CUPTI API {}",
+      properties.name, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10,
+      dnn / 10000, dnn % 10000 / 100, dnn % 100, blas_major, blas_minor, blas_patch, cupti);
 }
 
 Result<DeviceProfile> calibrate_cuda(const CalibrateOptions& options) {
