@@ -51,6 +51,14 @@ SUPERNEURONS_BOTH inline std::uint32_t initial_word(Init init, float scale, std:
   return static_cast<std::uint32_t>(random);
 }
 
+/// Whether dropout keeps element `index`; `key` = mix(seed, op index). 24 random bits against the
+/// keeping probability 1 - rate.
+SUPERNEURONS_BOTH inline bool dropout_keeps(std::uint64_t key, std::uint64_t training_step,
+                                            std::uint64_t index, float rate) {
+  const std::uint64_t random = mix(key, mix(training_step, index));
+  return static_cast<float>(random >> 40) * (1.0F / 16777216.0F) >= rate;
+}
+
 /// What 32-bit word `index` adds to a checksum; the sum modulo 2^64 does not depend on the order.
 /// The last 1 to 3 bytes of a range count as a word padded with zeros.
 SUPERNEURONS_BOTH inline std::uint64_t checksum_word(std::uint32_t word, std::uint64_t index) {

@@ -2,6 +2,7 @@
 // pool.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct ReplayBackendOptions {
   bool stress = false;      // random delays on all streams (from the seed)
   bool keep_spans = false;  // time every command
   std::uint64_t seed = 1;
+  const std::atomic<bool>* stop = nullptr;  // once set, commands that have not begun are skipped
 };
 
 struct Measured {
@@ -30,8 +32,9 @@ struct Measured {
 
 class ReplayBackend : public Backend {
  public:
-  /// Fills a range with the first content of a tensor (replay/initial.h).
-  virtual Status initialise(TensorId tensor, Space space, Range range) = 0;
+  /// Fills a range with the first content of a tensor (replay/initial.h). Before prepare() or after
+  /// it, and before the first training step.
+  virtual Status initialise(const Trace& trace, TensorId tensor, Space space, Range range) = 0;
   /// Order-independent 64-bit checksum of a range (replay/initial.h); after sync().
   virtual Result<std::uint64_t> checksum(Space space, Range range) = 0;
   /// Copies a small range to the caller (loss values); after sync().
