@@ -1,0 +1,312 @@
+#include "ir/check.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ir/check_state.h"
+
+namespace superneurons {
+
+Checker::Checker(const Trace& trace, const Plan& plan)
+    : trace_(trace), plan_(plan), versions_(checked_versions(trace)) {
+  copies_.resize(trace.tensors.size());
+  home_of_.resize(trace.tensors.size(), kNoIndex);
+  in_home_.resize(trace.carry.size(), kNoIndex);
+  pending_ = versions_.readers;
+  discarded_at_.resize(pending_.size(), kNoIndex);
+  discarding_.resize(trace.tensors.size(), kNoIndex);
+  choice_.resize(trace.ops.size(), kNoIndex);
+}
+
+Broken Checker::check() {
+  if (plan_.begin.size() != trace_.carry.size()) {
+    return broken(Law::well_formed, fmt::format("the plan has {} begin entries for {} carries",
+                                                plan_.begin.size(), trace_.carry.size()));
+  }
+  if (Broken bad = begin()) return bad;
+  for (at_ = 0; at_ < plan_.steps.size(); ++at_) {
+    op_ = kNoIndex;
+    if (Broken bad = step(plan_.steps[at_])) return bad;
+  }
+  op_ = kNoIndex;
+  return end();
+}
+
+// ---- the start ----
+
+Broken Checker::begin() {
+  for (std::uint32_t i = 0; i < trace_.carry.size(); ++i)
+    if (Broken bad = begin_carry(i)) return bad;
+  // A tensor that is `end` of one carry and `start` of another begins in its own home and is later
+  // allocated where it must end.
+  for (const bool as_end : {false, true}) {
+    for (std::uint32_t i = 0; i < trace_.carry.size(); ++i) {
+      if (plan_.begin[i].place != Place::device) continue;
+      home_of_[(as_end ? trace_.carry[i].end : trace_.carry[i].start).index] = i;
+    }
+  }
+  return {};
+}
+
+Broken Checker::begin_carry(std::uint32_t index) {
+  const Carry& carry = trace_.carry[index];
+  const Tensor& start = trace_[carry.start];
+  Copies& copy = copies_[carry.start.index];
+  const std::uint32_t value = versions_.value(carry.start, 0);
+  switch (plan_.begin[index].place) {
+    case Place::nowhere:
+      if (pending_[value] > 0)
+        return broken(Law::lost_tensor, carry.start,
+                      fmt::format("{} begins nowhere, but {} needs what it was carried in with",
+                                  start.name, who_needs(value)));
+      if (start.role == Role::parameter || start.role == Role::buffer ||
+          start.role == Role::optimizer_state)
+        return broken(Law::lost_tensor, carry.start,
+                      fmt::format("{} begins nowhere, but it is state that must survive from one "
+                                  "training step to the next",
+                                  start.name));
+      return {};
+    case Place::device:
+      if (trace_[carry.end].bytes > start.bytes)
+        return broken(Law::well_formed, carry.end,
+                      fmt::format("{} of {} B does not fit the home of {}, {} B", name(carry.end),
+                                  trace_[carry.end].bytes.count, start.name, start.bytes.count));
+      copy.on_device = copy.was_on_device = true;
+      copy.home = index;
+      in_home_[index] = carry.start.index;
+      device_ += start.bytes;
+      if (Broken bad = within_budget(start.name, {})) return bad;
+      break;
+    case Place::host:
+      copy.on_host = true;
+      host_ += start.bytes;
+      if (Broken bad = within_host_budget(carry.start)) return bad;
+      break;
+    default:
+      return broken(Law::well_formed, carry.start,
+                    fmt::format("begin {} of the plan is no place", index));
+  }
+  ++pending_[versions_.value(carry.end, versions_.last[carry.end.index])];  // the end needs it
+  return {};
+}
+
+// ---- steps ----
+
+Broken Checker::step(const PlanStep& step) {
+  if (step.kind == StepKind::run) {
+    if (step.subject < trace_.ops.size()) return run(step);
+    return broken(Law::well_formed, fmt::format("runs op {}, but the trace has {} ops",
+                                                step.subject, trace_.ops.size()));
+  }
+  if (step.subject >= trace_.tensors.size())
+    return broken(Law::well_formed, fmt::format("names tensor {}, but the trace has {} tensors",
+                                                step.subject, trace_.tensors.size()));
+  if (!step.discard.empty())
+    return broken(Law::well_formed, step.tensor(), "only a run can discard");
+  switch (step.kind) {
+    case StepKind::free:
+      return free(step.tensor());
+    case StepKind::offload:
+      return offload(step.tensor());
+    case StepKind::prefetch:
+      return prefetch(step.tensor());
+    case StepKind::free_host:
+      return free_host(step.tensor());
+    default:
+      return broken(Law::well_formed, step.tensor(), "the step is of no kind");
+  }
+}
+
+Broken Checker::free(TensorId tensor) {
+  Copies& copy = copies_[tensor.index];
+  if (!copy.on_device)
+    return broken(Law::free_of_absent, tensor,
+                  fmt::format("frees {}, which is not on the device", name(tensor)));
+  copy.on_device = false;
+  if (copy.home == kNoIndex) {
+    device_ -= trace_[tensor].bytes;
+  } else {
+    in_home_[copy.home] = kNoIndex;
+    copy.home = kNoIndex;
+  }
+  return dropped(tensor, copy.device_version, false);
+}
+
+Broken Checker::offload(TensorId tensor) {
+  Copies& copy = copies_[tensor.index];
+  if (!copy.on_device)
+    return broken(Law::offload_of_absent, tensor,
+                  fmt::format("offloads {}, which is not on the device", name(tensor)));
+  const bool had = copy.on_host;
+  const std::uint32_t before = copy.host_version;
+  copy.on_host = true;
+  copy.host_version = copy.device_version;
+  if (had) return dropped(tensor, before, false);
+  host_ += trace_[tensor].bytes;
+  return within_host_budget(tensor);
+}
+
+Broken Checker::prefetch(TensorId tensor) {
+  Copies& copy = copies_[tensor.index];
+  if (copy.on_device)
+    return broken(Law::prefetch_of_resident, tensor,
+                  fmt::format("prefetches {}, which is on the device already", name(tensor)));
+  if (!copy.on_host)
+    return broken(Law::prefetch_without_host_copy, tensor,
+                  fmt::format("prefetches {}, which has no host copy", name(tensor)));
+  if (Broken bad = allocate(tensor)) return bad;
+  copy.device_version = copy.host_version;
+  copy.prefetched_at = at_;
+  return within_budget(name(tensor), {});
+}
+
+Broken Checker::free_host(TensorId tensor) {
+  Copies& copy = copies_[tensor.index];
+  if (!copy.on_host)
+    return broken(Law::free_host_of_absent, tensor,
+                  fmt::format("frees the host copy of {}, which has none", name(tensor)));
+  copy.on_host = false;
+  host_ -= trace_[tensor].bytes;
+  return dropped(tensor, copy.host_version, false);
+}
+
+Broken Checker::allocate(TensorId tensor) {
+  Copies& copy = copies_[tensor.index];
+  const std::uint32_t home = home_of_[tensor.index];
+  if (home == kNoIndex) {
+    device_ += trace_[tensor].bytes;
+  } else {
+    if (in_home_[home] != kNoIndex)
+      return broken(Law::end_differs_from_begin, tensor,
+                    fmt::format("allocates {} in a home that {} has not left", name(tensor),
+                                trace_.tensors[in_home_[home]].name));
+    in_home_[home] = tensor.index;
+  }
+  copy.home = home;
+  copy.on_device = copy.was_on_device = true;
+  copy.prefetched_at = kNoIndex;
+  return {};
+}
+
+Broken Checker::within_budget(const std::string& tensor, Bytes transient) const {
+  const Bytes wanted = device_ + transient;
+  if (wanted <= plan_.budget.device) return {};
+  Violation bad =
+      broken(Law::over_budget,
+             fmt::format("{} B on the device are {} B over the budget of {} B", wanted.count,
+                         (wanted - plan_.budget.device).count, plan_.budget.device.count));
+  bad.tensor = tensor;
+  return bad;
+}
+
+Broken Checker::within_host_budget(TensorId tensor) const {
+  if (host_ <= plan_.budget.host) return {};
+  return broken(Law::over_host_budget, tensor,
+                fmt::format("{} B on the host are {} B over the budget of {} B", host_.count,
+                            (host_ - plan_.budget.host).count, plan_.budget.host.count));
+}
+
+/// A copy of a version is gone. Speaks up if it was the last one of a value that a first run or the
+/// end still needs and no op can make again; a value that can be made again is missed when read.
+Broken Checker::dropped(TensorId tensor, std::uint32_t version, bool by_first_run) {
+  const std::uint32_t value = versions_.value(tensor, version);
+  if (pending_[value] == 0 || holds(tensor, version) || can_be_made_again(tensor, value)) return {};
+  const Law law = by_first_run ? Law::first_run_out_of_order : Law::lost_tensor;
+  return broken(law, tensor,
+                fmt::format("the last copy of {} version {} goes, but {} still needs it",
+                            name(tensor), version, who_needs(value)));
+}
+
+bool Checker::omits(std::uint32_t op, TensorId tensor) const {
+  const auto& omitted = trace_.ops[op].choices[choice_[op]].omits;
+  return std::find(omitted.begin(), omitted.end(), tensor) != omitted.end();
+}
+
+bool Checker::can_be_made_again(TensorId tensor, std::uint32_t value) const {
+  const std::uint32_t maker = versions_.maker[value];
+  if (maker == kNoIndex || !trace_.ops[maker].rerunnable) return false;
+  const auto& once = trace_.ops[maker].once;
+  return std::find(once.begin(), once.end(), tensor) == once.end();
+}
+
+std::string Checker::who_needs(std::uint32_t value) const {
+  const std::uint32_t reader = versions_.last_reader[value];
+  if (reader == kNoIndex) return "the end";
+  return choice_[reader] == kNoIndex ? trace_.ops[reader].name : "a later op or the end";
+}
+
+// ---- the end ----
+
+Broken Checker::end() {
+  for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
+    if (choice_[i] != kNoIndex) continue;
+    op_ = i;
+    return broken(Law::op_missing, fmt::format("{} never runs", trace_.ops[i].name));
+  }
+  std::vector<bool> carried(trace_.tensors.size(), false), stays(trace_.tensors.size(), false);
+  for (std::uint32_t i = 0; i < trace_.carry.size(); ++i) {
+    if (Broken bad = end_of_carry(i)) return bad;
+    carried[trace_.carry[i].start.index] = carried[trace_.carry[i].end.index] = true;
+    stays[trace_.carry[i].end.index] = plan_.begin[i].place != Place::nowhere;
+  }
+  for (std::uint32_t i = 0; i < trace_.tensors.size(); ++i) {
+    if (stays[i]) continue;
+    const Law law = carried[i] ? Law::end_differs_from_begin : Law::leftover_at_end;
+    if (Broken bad = absent_at_end({i}, law)) return bad;
+  }
+  return {};
+}
+
+Broken Checker::absent_at_end(TensorId tensor, Law law) const {
+  const Copies& copy = copies_[tensor.index];
+  if (!copy.on_device && !copy.on_host) return {};
+  return broken(law, tensor,
+                fmt::format("{} is still on the {} at the end", name(tensor),
+                            copy.on_device ? "device" : "host"));
+}
+
+Broken Checker::end_of_carry(std::uint32_t index) const {
+  const Place place = plan_.begin[index].place;
+  if (place == Place::nowhere) return {};  // like any tensor that must be gone
+  const TensorId tensor = trace_.carry[index].end;
+  const Copies& copy = copies_[tensor.index];
+  const std::uint32_t last = versions_.last[tensor.index];
+  const bool home = place == Place::device;
+  if (!(home ? copy.on_device : copy.on_host))
+    return broken(Law::end_differs_from_begin, tensor,
+                  fmt::format("{} is not on the {}, where it must be at the next start",
+                              name(tensor), home ? "device" : "host"));
+  const std::uint32_t version = home ? copy.device_version : copy.host_version;
+  if (version != last)
+    return broken(Law::end_differs_from_begin, tensor,
+                  fmt::format("{} ends as version {}, but its last version is {}", name(tensor),
+                              version, last));
+  if (home && in_home_[index] != tensor.index)
+    return broken(
+        Law::end_differs_from_begin, tensor,
+        fmt::format("{} is not in the home of {}", name(tensor), name(trace_.carry[index].start)));
+  if (home ? copy.on_host : copy.on_device)
+    return broken(Law::end_differs_from_begin, tensor,
+                  fmt::format("{} is also on the {}, where it is not at the start", name(tensor),
+                              home ? "host" : "device"));
+  return {};
+}
+
+std::optional<Violation> check(const Trace& trace, const Plan& plan) {
+  return Checker(trace, plan).check();
+}
+
+Error to_error(const Violation& violation) {
+  std::string where = fmt::format("plan step {}", violation.step);
+  if (!violation.op.empty()) where += ", op " + violation.op;
+  if (!violation.tensor.empty()) where += ", tensor " + violation.tensor;
+  return {ErrorCode::unlawful,
+          fmt::format("{}: {}: {}", kLawNames[static_cast<std::size_t>(violation.law)], where,
+                      violation.detail),
+          "",
+          0,
+          {}};
+}
+
+}  // namespace superneurons
