@@ -15,7 +15,8 @@ namespace superneurons {
 /// pool, PPoPP 2018, section 3.3.2).
 inline constexpr Bytes kAllocationUnit{1024};
 
-/// A heap over [0, capacity). The seam for plug-ins; see the registry below.
+/// A heap over [0, capacity). The seam for plug-ins; see the registry below. What it returns is a
+/// function of the calls so far: no addresses, no clock.
 class Allocator {
  public:
   virtual ~Allocator() = default;
@@ -24,11 +25,13 @@ class Allocator {
   /// Takes [offset, offset + size) out of the free space (homes, static offsets). False if
   /// occupied.
   virtual bool reserve(Bytes offset, Bytes size) = 0;
-  /// Gives back what allocate or reserve returned at `offset`.
+  /// Gives back what allocate or reserve took at `offset`; anything else is ignored.
   virtual void free(Bytes offset) = 0;
   virtual Bytes largest_hole() const = 0;
   /// Size an allocation of `size` bytes really takes.
   virtual Bytes rounded(Bytes size) const = 0;
+  /// End of the highest byte ever taken from the arena, rounding and cached segments included.
+  virtual Bytes high_water() const = 0;
 };
 
 struct AllocatorEntry {
@@ -36,6 +39,8 @@ struct AllocatorEntry {
   std::string_view summary;  // one line
   bool offline = false;  // true: offsets are planned from all lifetimes (memory/static_offsets.h)
   std::unique_ptr<Allocator> (*make)(Bytes capacity) = nullptr;  // null if offline
+  bool elastic = false;  // true: offsets depend on the capacity, so that what needs P bytes in an
+                         // endless arena may work in fewer
 };
 
 /// The explicit table: first_fit, best_fit, oldest_freed_first, caching, static_offsets.

@@ -1,0 +1,36 @@
+#include "memory/allocator.h"
+
+#include <algorithm>
+#include <array>
+
+#include "memory/heap.h"
+
+namespace superneurons {
+namespace {
+
+template <HoleOrder order>
+std::unique_ptr<Allocator> make_heap(Bytes capacity) {
+  return std::make_unique<Heap>(capacity, order);
+}
+
+constexpr std::array kAllocators = {
+    AllocatorEntry{"first_fit", "lowest hole that is large enough, 1 KiB blocks (SuperNeurons)",
+                   false, make_heap<HoleOrder::lowest>},
+    AllocatorEntry{"best_fit", "smallest hole that is large enough, 1 KiB blocks", false,
+                   make_heap<HoleOrder::smallest>},
+    AllocatorEntry{"oldest_freed_first",
+                   "hole freed longest ago, so that ranges still being copied rest, 1 KiB blocks",
+                   false, make_heap<HoleOrder::oldest>},
+};
+
+}  // namespace
+
+std::span<const AllocatorEntry> allocators() { return kAllocators; }
+
+const AllocatorEntry* find_allocator(std::string_view name) {
+  const auto found = std::find_if(kAllocators.begin(), kAllocators.end(),
+                                  [&](const AllocatorEntry& entry) { return entry.name == name; });
+  return found == kAllocators.end() ? nullptr : &*found;
+}
+
+}  // namespace superneurons

@@ -1,0 +1,64 @@
+// The heap behind first_fit, best_fit and oldest_freed_first: they differ only in the order in
+// which they look at holes. Neighbouring holes coalesce at once.
+//
+// First fit, in units of 1 KiB, capacity 10:
+//     allocate 3, 2, 4     aaabbcccc.
+//     free b               aaa..cccc.
+//     allocate 1           aaad.cccc.     the lowest hole that is large enough
+//     allocate 2           nothing        two free units, but not in one piece
+//     free c               aaad......     coalesced with the hole on either side
+//     allocate 6           aaadeeeeee
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+
+#include "memory/allocator.h"
+#include "memory/hole_index.h"
+
+namespace superneurons {
+
+/// What a heap takes first among the holes that are large enough.
+enum class HoleOrder : std::uint8_t { lowest, smallest, oldest };
+
+/// The hole that ends at the capacity, the top, is taken only when no other hole is large enough,
+/// whatever the order. So offsets do not depend on the capacity, and a sequence of calls that needs
+/// P bytes in an endless arena works in one of P bytes and in none that is smaller.
+class Heap final : public Allocator {
+ public:
+  /// `unit`: what sizes are rounded up to, and the capacity down to.
+  Heap(Bytes capacity, HoleOrder order, Bytes unit = kAllocationUnit);
+
+  std::optional<Bytes> allocate(Bytes size) override;
+  bool reserve(Bytes offset, Bytes size) override;
+  void free(Bytes offset) override;
+  Bytes largest_hole() const override;
+  Bytes rounded(Bytes size) const override { return round_up(size, unit_); }
+  Bytes high_water() const override { return high_water_; }
+
+ private:
+  struct Hole {
+    Bytes size{};
+    std::int64_t freed = 0;  // number of the free that made it; 0: never used
+  };
+  using Holes = std::map<Bytes, Hole>;
+
+  HoleKey key(Bytes offset, const Hole& hole) const;
+  void add_hole(Bytes offset, Hole hole);
+  void remove_hole(Holes::iterator at);
+  /// Cuts [offset, offset + size) out of the hole that holds it.
+  void take(Holes::iterator at, Bytes offset, Bytes size);
+  bool is_top(Bytes offset, const Hole& hole) const { return offset + hole.size == capacity_; }
+
+  Bytes capacity_;
+  HoleOrder order_;
+  Bytes unit_;
+  Bytes high_water_{};
+  std::int64_t frees_ = 0;
+  Holes holes_;
+  HoleIndex index_;  // of all holes but the top
+  std::unordered_map<std::int64_t, Bytes> taken_;
+};
+
+}  // namespace superneurons

@@ -1,0 +1,155 @@
+#include "memory/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "memory/allocator.h"
+#include "memory/assignment.h"
+#include "memory/schedule.h"
+
+namespace superneurons {
+namespace {
+
+std::string size_text(Bytes bytes) {
+  return fmt::format("{:.1f} KiB", static_cast<double>(bytes.count) / 1024);
+}
+
+Error unlawful(const Schedule& schedule) {
+  return {ErrorCode::unlawful, "cannot be placed: " + schedule.fault, "", 0, std::nullopt};
+}
+
+Result<const AllocatorEntry*> allocator_of(const Plan& plan) {
+  if (const AllocatorEntry* entry = find_allocator(plan.allocator)) return entry;
+  std::string names;
+  for (const AllocatorEntry& entry : allocators())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", entry.name);
+  return Error{ErrorCode::bad_usage,
+               fmt::format("no allocator '{}' (there are {})", plan.allocator, names), "", 0,
+               std::nullopt};
+}
+
+/// The run that a step works for: itself, or the next one.
+std::string op_at(const Trace& trace, const Plan& plan, std::uint32_t step) {
+  for (; step < plan.steps.size(); ++step) {
+    const PlanStep& at = plan.steps[step];
+    if (at.kind == StepKind::run) return at.subject < trace.ops.size() ? trace[at.op()].name : "";
+  }
+  return "";
+}
+
+/// Who wants the range, for the message.
+std::string asker(const Trace& trace, const Plan& plan, const Schedule& schedule,
+                  std::uint32_t number) {
+  const Request& request = schedule.requests[number];
+  const std::string tensor = trace[request.allocation.tensor].name;
+  if (number < schedule.homes) return fmt::format("home of {}", tensor);
+  const PlanStep& step = plan.steps[request.step];
+  if (step.kind == StepKind::run)
+    return fmt::format("op {} (plan step {})", trace[step.op()].name, request.step);
+  return fmt::format("{} of {} (plan step {})", kStepKindNames[static_cast<std::size_t>(step.kind)],
+                     tensor, request.step);
+}
+
+/// Smallest arena for a schedule that has no fault.
+Bytes smallest_arena_of(const Schedule& schedule, const AllocatorEntry& entry, Bytes guard) {
+  return assign(schedule, entry, kEndless, kEndless, guard).device_peak;
+}
+
+Error does_not_fit(const Trace& trace, const Plan& plan, const Schedule& schedule,
+                   const Misfit& misfit, Bytes room, Bytes smallest_arena) {
+  const Request& request = schedule.requests[misfit.request];
+  const bool on_host = request.allocation.space == Space::host;
+  std::string message =
+      fmt::format("does not fit: {} needs {}{} and the largest hole is {} of {}",
+                  asker(trace, plan, schedule, misfit.request), size_text(misfit.wanted),
+                  on_host ? " on the host" : "", size_text(misfit.largest_hole), size_text(room));
+  Shortage shortage;
+  shortage.short_by = misfit.wanted - misfit.largest_hole;
+  shortage.largest_hole = misfit.largest_hole;
+  shortage.smallest_budget = smallest_arena;
+  if (misfit.request >= schedule.homes) shortage.op = op_at(trace, plan, request.step);
+  return {ErrorCode::does_not_fit, std::move(message), "", 0, std::move(shortage)};
+}
+
+/// Fills in what does not depend on offsets.
+void set_live_peak(const Schedule& schedule, Placement& placement) {
+  placement.live_peak = schedule.at_start.total;
+  for (std::uint32_t i = 0; i < schedule.residency.size(); ++i) {
+    if (schedule.residency[i].total <= placement.live_peak) continue;
+    placement.live_peak = schedule.residency[i].total;
+    placement.live_peak_step = i;
+  }
+}
+
+Placement placement_of(const Schedule& schedule, const Assignment& assignment) {
+  Placement placement;
+  for (std::uint32_t i = 0; i < schedule.requests.size(); ++i) {
+    const Request& request = schedule.requests[i];
+    Allocation allocation = request.allocation;
+    const std::uint32_t at = request.home == kNoHome ? i : static_cast<std::uint32_t>(request.home);
+    allocation.range.offset = assignment.ranges[at].offset;
+    (i < schedule.homes ? placement.homes : placement.allocations).push_back(allocation);
+  }
+  placement.first = schedule.first;
+  for (std::uint32_t& first : placement.first) first -= schedule.homes;
+  placement.placed_peak = assignment.device_peak;
+  placement.placed_peak_step = assignment.device_peak_step;
+  placement.host_peak = assignment.host_peak;
+  set_live_peak(schedule, placement);
+  return placement;
+}
+
+}  // namespace
+
+Result<Placement> place(const Trace& trace, const Plan& plan, Bytes arena,
+                        const PlacementOptions& options) {
+  const Result<const AllocatorEntry*> entry = allocator_of(plan);
+  if (!entry) return entry.error();
+  const Schedule requests = schedule(trace, plan);
+  if (!requests.fault.empty()) return unlawful(requests);
+  const Assignment assignment = assign(requests, **entry, arena, plan.budget.host, options.guard);
+  if (!assignment.misfit) return placement_of(requests, assignment);
+  const bool on_host =
+      requests.requests[assignment.misfit->request].allocation.space == Space::host;
+  return does_not_fit(trace, plan, requests, *assignment.misfit, on_host ? plan.budget.host : arena,
+                      smallest_arena_of(requests, **entry, options.guard));
+}
+
+Result<Bytes> smallest_arena(const Trace& trace, const Plan& plan) {
+  const Result<const AllocatorEntry*> entry = allocator_of(plan);
+  if (!entry) return entry.error();
+  const Schedule requests = schedule(trace, plan);
+  if (!requests.fault.empty()) return unlawful(requests);
+  return smallest_arena_of(requests, **entry, 0_B);
+}
+
+std::vector<Residency> residency(const Trace& trace, const Plan& plan) {
+  return schedule(trace, plan).residency;
+}
+
+Bytes largest_working_set(const Trace& trace, OpId* op) {
+  Bytes largest{};
+  std::vector<std::uint32_t> seen(trace.tensors.size(), 0);  // 1 + op that counted it
+  for (std::uint32_t i = 0; i < trace.ops.size(); ++i) {
+    Bytes operands{};
+    const auto count = [&](const Access& access) {
+      if (std::exchange(seen[access.tensor.index], i + 1) == i + 1) return;
+      operands += trace[access.tensor].bytes;
+    };
+    for (const Access& read : trace.ops[i].reads) count(read);
+    for (const Access& write : trace.ops[i].writes) count(write);
+    std::optional<Bytes> least;
+    for (const Choice& choice : trace.ops[i].choices) {
+      Bytes bytes = operands + choice.workspace;
+      for (const TensorId omitted : choice.omits) bytes -= trace[omitted].bytes;
+      if (!least || bytes < *least) least = bytes;
+    }
+    if (!least || *least <= largest) continue;
+    largest = *least;
+    if (op != nullptr) *op = {i};
+  }
+  return largest;
+}
+
+}  // namespace superneurons
