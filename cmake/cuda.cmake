@@ -41,3 +41,18 @@ function(superneurons_cuda_sources)
     target_link_libraries(superneurons_${folder} PUBLIC CUDA::cudart CUDA::cublas ${CUDNN_LIBRARY} ${CUPTI_LIBRARY})
   endforeach()
 endfunction()
+
+# The injectable tracer: a shared library with a C interface and no other visible symbol.
+function(superneurons_tracer_library)
+  if(NOT SUPERNEURONS_HAVE_CUDA)
+    return()
+  endif()
+  add_library(superneurons_cupti SHARED tracer/library/superneurons_cupti.cpp tracer/activity.cpp
+              tracer/cuda/cupti_collector.cpp)
+  set_target_properties(superneurons_cupti PROPERTIES CXX_VISIBILITY_PRESET hidden
+                        VISIBILITY_INLINES_HIDDEN ON)
+  target_include_directories(superneurons_cupti PRIVATE ${PROJECT_SOURCE_DIR} ${CUPTI_INCLUDE_DIR}
+                             ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(superneurons_cupti PRIVATE fmt::fmt-header-only ${CUPTI_LIBRARY})
+  install(TARGETS superneurons_cupti LIBRARY)
+endfunction()
