@@ -19,7 +19,13 @@ inline constexpr std::size_t kLongestLine = 16U << 20;
 Status for_each_line(const std::string& path,
                      const std::function<Status(std::string_view text, std::int64_t number)>& line);
 
+/// The same for text in memory; `name` is used in errors.
+Status for_each_line_of(
+    std::string_view text, const std::string& name,
+    const std::function<Status(std::string_view text, std::int64_t number)>& line);
+
 /// Writes `text` to a temporary file beside `path`, gzips it if the name ends in .gz, and renames.
+/// On failure neither remains. "-" is standard output; a device or pipe is written directly.
 Status write_file(const std::string& path, std::string_view text);
 Result<std::string> read_file(const std::string& path);
 

@@ -32,8 +32,8 @@ struct Shortage {
 
 struct Error {
   ErrorCode code = ErrorCode::bad_input;
-  std::string message;    // what is wrong (what would be right)
-  std::string file;       // "" where no file is involved
+  std::string message{};  // what is wrong (what would be right)
+  std::string file{};     // "" where no file is involved
   std::int64_t line = 0;  // 1-based; 0 where there is none
   std::optional<Shortage> shortage{};
 };
