@@ -21,12 +21,21 @@ struct ModelOptions {
 
 class ModelBackend : public Backend {
  public:
-  /// Of the last training step that was executed; valid after sync().
+  /// Of the last training step that was executed; valid after sync(). It lasts from the end of the
+  /// step before's last kernel to the end of its own, so a copy that the host issued ahead may have
+  /// started before 0. Copies that outlive a step's last kernel cost time (Cause::tail) only where
+  /// the next step waits for them; where a single training step was executed, it ends with its last
+  /// copy. Poison counts as compute.
   virtual Timeline timeline() const = 0;
 };
 
 std::unique_ptr<ModelBackend> make_model_backend(const DeviceProfile& profile,
                                                  const ModelOptions& options = {});
+
+/// Executes on the model until the step time settles: two consecutive training steps within 0.01 %,
+/// or six in all. The timeline is the last one's.
+Result<Timeline> simulate_program(const Trace& trace, const Program& program,
+                                  const DeviceProfile& profile, const ModelOptions& options = {});
 
 /// check → place → program → execute on the model for a few training steps, until steady.
 /// Error does_not_fit or unlawful if the plan is not feasible in `plan.budget`.
