@@ -75,7 +75,7 @@ struct LinearOptions {
 };
 
 Network image_network(std::string name, Shape image, std::int64_t classes);
-/// Names default to kind + running number.
+/// Names default to kind + number of the layer. A layer that does not fit is reported by lower().
 LayerId convolution(Network& net, LayerId in, const ConvolutionOptions& options,
                     std::string name = "");
 LayerId linear(Network& net, LayerId in, const LinearOptions& options, std::string name = "");

@@ -1,0 +1,87 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "networks/models.h"
+#include "networks/network.h"
+
+namespace superneurons {
+namespace {
+
+template <std::int64_t N1, std::int64_t N2, std::int64_t N3, std::int64_t N4>
+Network named_resnet() {
+  Network net = resnet(N1, N2, N3, N4);
+  net.name = fmt::format("resnet{}", 3 * (N1 + N2 + N3 + N4) + 2);
+  return net;
+}
+
+constexpr NetworkEntry kNetworks[] = {
+    {"alexnet", "AlexNet, 227x227, without groups", 128, alexnet},
+    {"vgg16", "VGG configuration D, 227x227", 64, vgg16},
+    {"vgg19", "VGG configuration E, 227x227", 64, vgg19},
+    {"resnet50", "ResNet of bottlenecks 3,4,6,3, 227x227", 64, named_resnet<3, 4, 6, 3>},
+    {"resnet101", "ResNet of bottlenecks 3,4,23,3, 227x227", 32, named_resnet<3, 4, 23, 3>},
+    {"resnet152", "ResNet of bottlenecks 3,8,36,3, 227x227", 32, named_resnet<3, 8, 36, 3>},
+    {"small_cnn", "every kind of layer once, 32x32, for CPUs", 4, small_cnn},
+};
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+Error unknown(std::string_view name) {
+  const std::string_view shown = name.substr(0, 64);
+  const auto* nearest = std::min_element(
+      std::begin(kNetworks), std::end(kNetworks), [&](const auto& a, const auto& b) {
+        return edit_distance(shown, a.name) < edit_distance(shown, b.name);
+      });
+  return {ErrorCode::bad_usage,
+          fmt::format("no network {} (did you mean {}?)", shown, nearest->name)};
+}
+
+/// "n1,n2,n3,n4", each at least 1 and a million blocks at most.
+Result<Network> parse_resnet(std::string_view name, std::string_view numbers) {
+  std::array<std::int64_t, 4> blocks{};
+  const char* at = numbers.data();
+  const char* const end = at + numbers.size();
+  bool good = true;
+  for (std::size_t i = 0; i < blocks.size() && good; ++i) {
+    const auto [next, failure] = std::from_chars(at, end, blocks[i]);
+    const bool last = i + 1 == blocks.size();
+    good = failure == std::errc{} && blocks[i] >= 1 && blocks[i] <= 1'000'000 &&
+           (last ? next == end : next != end && *next == ',');
+    at = next + (last ? 0 : 1);
+  }
+  if (!good || std::accumulate(blocks.begin(), blocks.end(), std::int64_t{0}) > 1'000'000)
+    return Error{ErrorCode::bad_usage,
+                 fmt::format("network {} (resnet:n1,n2,n3,n4, each at least 1, a million in all)",
+                             name.substr(0, 64))};
+  return resnet(blocks[0], blocks[1], blocks[2], blocks[3]);
+}
+
+}  // namespace
+
+std::span<const NetworkEntry> networks() { return kNetworks; }
+
+Result<Network> find_network(std::string_view name) {
+  constexpr std::string_view kResnet = "resnet:";
+  if (name.starts_with(kResnet)) return parse_resnet(name, name.substr(kResnet.size()));
+  for (const NetworkEntry& entry : kNetworks)
+    if (entry.name == name) return entry.make();
+  return unknown(name);
+}
+
+}  // namespace superneurons

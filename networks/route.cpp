@@ -1,0 +1,46 @@
+#include "networks/route.h"
+
+namespace superneurons {
+
+std::vector<std::uint32_t> route(const Edges& successors, std::uint32_t first) {
+  std::vector<std::uint32_t> missing(successors.size(), 0);  // predecessors not yet in the route
+  for (const auto& next : successors)
+    for (const std::uint32_t node : next) ++missing[node];
+
+  struct Visit {
+    std::uint32_t node;
+    std::size_t next = 0;  // successor to enter next
+  };
+  std::vector<std::uint32_t> result = {first};
+  std::vector<Visit> stack = {{first}};
+  while (!stack.empty()) {
+    Visit& visit = stack.back();
+    if (visit.next == successors[visit.node].size()) {
+      stack.pop_back();
+      continue;
+    }
+    const std::uint32_t node = successors[visit.node][visit.next++];
+    if (--missing[node] > 0) continue;
+    result.push_back(node);
+    stack.push_back({node});
+  }
+  return result;
+}
+
+Edges reversed(const Edges& edges) {
+  Edges result(edges.size());
+  for (std::uint32_t i = 0; i < edges.size(); ++i)
+    for (const std::uint32_t node : edges[i]) result[node].push_back(i);
+  return result;
+}
+
+Edges inputs(const Network& net) {
+  Edges result(net.layers.size());
+  for (std::size_t i = 0; i < net.layers.size(); ++i)
+    for (const LayerId input : net.layers[i].inputs) result[i].push_back(input.index);
+  return result;
+}
+
+Edges readers(const Network& net) { return reversed(inputs(net)); }
+
+}  // namespace superneurons
