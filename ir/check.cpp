@@ -11,7 +11,6 @@ namespace superneurons {
 Checker::Checker(const Trace& trace, const Plan& plan)
     : trace_(trace), plan_(plan), versions_(checked_versions(trace)) {
   copies_.resize(trace.tensors.size());
-  home_of_.resize(trace.tensors.size(), kNoIndex);
   in_home_.resize(trace.carry.size(), kNoIndex);
   pending_ = versions_.readers;
   discarded_at_.resize(pending_.size(), kNoIndex);
@@ -42,8 +41,10 @@ Broken Checker::begin() {
   // allocated where it must end.
   for (const bool as_end : {false, true}) {
     for (std::uint32_t i = 0; i < trace_.carry.size(); ++i) {
-      if (plan_.begin[i].place != Place::device) continue;
-      home_of_[(as_end ? trace_.carry[i].end : trace_.carry[i].start).index] = i;
+      const Place place = plan_.begin[i].place;
+      Copies& copies = copies_[(as_end ? trace_.carry[i].end : trace_.carry[i].start).index];
+      if (place == Place::device) copies.device.home_of = i;
+      if (place == Place::host) copies.host.home_of = i;
     }
   }
   return {};
@@ -52,42 +53,43 @@ Broken Checker::begin() {
 Broken Checker::begin_carry(std::uint32_t index) {
   const Carry& carry = trace_.carry[index];
   const Tensor& start = trace_[carry.start];
-  Copies& copy = copies_[carry.start.index];
-  const std::uint32_t value = versions_.value(carry.start, 0);
-  switch (plan_.begin[index].place) {
-    case Place::nowhere:
-      if (pending_[value] > 0)
-        return broken(Law::lost_tensor, carry.start,
-                      fmt::format("{} begins nowhere, but {} needs what it was carried in with",
-                                  start.name, who_needs(value)));
-      if (start.role == Role::parameter || start.role == Role::buffer ||
-          start.role == Role::optimizer_state)
-        return broken(Law::lost_tensor, carry.start,
-                      fmt::format("{} begins nowhere, but it is state that must survive from one "
-                                  "training step to the next",
-                                  start.name));
-      return {};
-    case Place::device:
-      if (trace_[carry.end].bytes > start.bytes)
-        return broken(Law::well_formed, carry.end,
-                      fmt::format("{} of {} B does not fit the home of {}, {} B", name(carry.end),
-                                  trace_[carry.end].bytes.count, start.name, start.bytes.count));
-      copy.on_device = copy.was_on_device = true;
-      copy.home = index;
-      in_home_[index] = carry.start.index;
-      device_ += start.bytes;
-      if (Broken bad = within_budget(start.name, {})) return bad;
-      break;
-    case Place::host:
-      copy.on_host = true;
-      host_ += start.bytes;
-      if (Broken bad = within_host_budget(carry.start)) return bad;
-      break;
-    default:
-      return broken(Law::well_formed, carry.start,
-                    fmt::format("begin {} of the plan is no place", index));
-  }
+  const Place place = plan_.begin[index].place;
+  if (place == Place::nowhere) return may_begin_nowhere(carry.start);
+  if (place != Place::device && place != Place::host)
+    return broken(Law::well_formed, carry.start,
+                  fmt::format("begin {} of the plan is no place", index));
+  if (trace_[carry.end].bytes > start.bytes)
+    return broken(Law::well_formed, carry.end,
+                  fmt::format("{} of {} B does not fit the home of {}, {} B", name(carry.end),
+                              trace_[carry.end].bytes.count, start.name, start.bytes.count));
   ++pending_[versions_.value(carry.end, versions_.last[carry.end.index])];  // the end needs it
+  in_home_[index] = carry.start.index;
+  Copies& copies = copies_[carry.start.index];
+  Copy& copy = place == Place::device ? copies.device : copies.host;
+  copy.here = true;
+  copy.home = index;
+  if (place == Place::host) {
+    host_ += start.bytes;
+    return within_host_budget(carry.start);
+  }
+  copies.was_on_device = true;
+  device_ += start.bytes;
+  return within_budget(start.name, {});
+}
+
+Broken Checker::may_begin_nowhere(TensorId tensor) const {
+  const Tensor& start = trace_[tensor];
+  const std::uint32_t value = versions_.value(tensor, 0);
+  if (versions_.readers[value] > 0)
+    return broken(Law::lost_tensor, tensor,
+                  fmt::format("{} begins nowhere, but {} needs what it was carried in with",
+                              start.name, who_needs(value)));
+  if (start.role == Role::parameter || start.role == Role::buffer ||
+      start.role == Role::optimizer_state)
+    return broken(Law::lost_tensor, tensor,
+                  fmt::format("{} begins nowhere, but it is state that must survive from one "
+                              "training step to the next",
+                              start.name));
   return {};
 }
 
@@ -119,74 +121,76 @@ Broken Checker::step(const PlanStep& step) {
 }
 
 Broken Checker::free(TensorId tensor) {
-  Copies& copy = copies_[tensor.index];
-  if (!copy.on_device)
+  Copy& copy = copies_[tensor.index].device;
+  if (!copy.here)
     return broken(Law::free_of_absent, tensor,
                   fmt::format("frees {}, which is not on the device", name(tensor)));
-  copy.on_device = false;
-  if (copy.home == kNoIndex) {
-    device_ -= trace_[tensor].bytes;
-  } else {
-    in_home_[copy.home] = kNoIndex;
-    copy.home = kNoIndex;
-  }
-  return dropped(tensor, copy.device_version, false);
+  give_back(tensor, copy, device_);
+  return dropped(tensor, copy.version, false);
 }
 
 Broken Checker::offload(TensorId tensor) {
-  Copies& copy = copies_[tensor.index];
-  if (!copy.on_device)
+  Copies& copies = copies_[tensor.index];
+  if (!copies.device.here)
     return broken(Law::offload_of_absent, tensor,
                   fmt::format("offloads {}, which is not on the device", name(tensor)));
-  const bool had = copy.on_host;
-  const std::uint32_t before = copy.host_version;
-  copy.on_host = true;
-  copy.host_version = copy.device_version;
-  if (had) return dropped(tensor, before, false);
-  host_ += trace_[tensor].bytes;
+  if (copies.host.here) {
+    const std::uint32_t before = copies.host.version;
+    copies.host.version = copies.device.version;
+    return dropped(tensor, before, false);
+  }
+  if (Broken bad = take(tensor, copies.host, host_)) return bad;
+  copies.host.version = copies.device.version;
   return within_host_budget(tensor);
 }
 
 Broken Checker::prefetch(TensorId tensor) {
-  Copies& copy = copies_[tensor.index];
-  if (copy.on_device)
+  Copies& copies = copies_[tensor.index];
+  if (copies.device.here)
     return broken(Law::prefetch_of_resident, tensor,
                   fmt::format("prefetches {}, which is on the device already", name(tensor)));
-  if (!copy.on_host)
+  if (!copies.host.here)
     return broken(Law::prefetch_without_host_copy, tensor,
                   fmt::format("prefetches {}, which has no host copy", name(tensor)));
-  if (Broken bad = allocate(tensor)) return bad;
-  copy.device_version = copy.host_version;
-  copy.prefetched_at = at_;
+  if (Broken bad = take(tensor, copies.device, device_)) return bad;
+  copies.device.version = copies.host.version;
+  copies.was_on_device = true;
+  copies.prefetched_at = at_;
   return within_budget(name(tensor), {});
 }
 
 Broken Checker::free_host(TensorId tensor) {
-  Copies& copy = copies_[tensor.index];
-  if (!copy.on_host)
+  Copy& copy = copies_[tensor.index].host;
+  if (!copy.here)
     return broken(Law::free_host_of_absent, tensor,
                   fmt::format("frees the host copy of {}, which has none", name(tensor)));
-  copy.on_host = false;
-  host_ -= trace_[tensor].bytes;
-  return dropped(tensor, copy.host_version, false);
+  give_back(tensor, copy, host_);
+  return dropped(tensor, copy.version, false);
 }
 
-Broken Checker::allocate(TensorId tensor) {
-  Copies& copy = copies_[tensor.index];
-  const std::uint32_t home = home_of_[tensor.index];
-  if (home == kNoIndex) {
-    device_ += trace_[tensor].bytes;
-  } else {
-    if (in_home_[home] != kNoIndex)
-      return broken(Law::end_differs_from_begin, tensor,
-                    fmt::format("allocates {} in a home that {} has not left", name(tensor),
-                                trace_.tensors[in_home_[home]].name));
-    in_home_[home] = tensor.index;
+// ---- copies ----
+
+/// Allocates: in the home of a carry, whose bytes count throughout, or elsewhere.
+Broken Checker::take(TensorId tensor, Copy& copy, Bytes& used) {
+  copy.here = true;
+  copy.home = copy.home_of;
+  if (copy.home == kNoIndex) {
+    used += trace_[tensor].bytes;
+    return {};
   }
-  copy.home = home;
-  copy.on_device = copy.was_on_device = true;
-  copy.prefetched_at = kNoIndex;
+  std::uint32_t& occupant = in_home_[copy.home];
+  if (occupant != kNoIndex)
+    return broken(Law::end_differs_from_begin, tensor,
+                  fmt::format("{} takes a home that {} has not left", name(tensor),
+                              trace_.tensors[occupant].name));
+  occupant = tensor.index;
   return {};
+}
+
+void Checker::give_back(TensorId tensor, Copy& copy, Bytes& used) {
+  copy.here = false;
+  if (copy.home == kNoIndex) used -= trace_[tensor].bytes;
+  else in_home_[copy.home] = kNoIndex;
 }
 
 Broken Checker::within_budget(const std::string& tensor, Bytes transient) const {
@@ -259,34 +263,34 @@ Broken Checker::end() {
 }
 
 Broken Checker::absent_at_end(TensorId tensor, Law law) const {
-  const Copies& copy = copies_[tensor.index];
-  if (!copy.on_device && !copy.on_host) return {};
+  const Copies& copies = copies_[tensor.index];
+  if (!copies.device.here && !copies.host.here) return {};
   return broken(law, tensor,
                 fmt::format("{} is still on the {} at the end", name(tensor),
-                            copy.on_device ? "device" : "host"));
+                            copies.device.here ? "device" : "host"));
 }
 
 Broken Checker::end_of_carry(std::uint32_t index) const {
   const Place place = plan_.begin[index].place;
   if (place == Place::nowhere) return {};  // like any tensor that must be gone
   const TensorId tensor = trace_.carry[index].end;
-  const Copies& copy = copies_[tensor.index];
-  const std::uint32_t last = versions_.last[tensor.index];
   const bool home = place == Place::device;
-  if (!(home ? copy.on_device : copy.on_host))
+  const Copies& copies = copies_[tensor.index];
+  const Copy& copy = home ? copies.device : copies.host;
+  const std::uint32_t last = versions_.last[tensor.index];
+  if (!copy.here)
     return broken(Law::end_differs_from_begin, tensor,
                   fmt::format("{} is not on the {}, where it must be at the next start",
                               name(tensor), home ? "device" : "host"));
-  const std::uint32_t version = home ? copy.device_version : copy.host_version;
-  if (version != last)
+  if (copy.version != last)
     return broken(Law::end_differs_from_begin, tensor,
                   fmt::format("{} ends as version {}, but its last version is {}", name(tensor),
-                              version, last));
-  if (home && in_home_[index] != tensor.index)
+                              copy.version, last));
+  if (copy.home != index)
     return broken(
         Law::end_differs_from_begin, tensor,
         fmt::format("{} is not in the home of {}", name(tensor), name(trace_.carry[index].start)));
-  if (home ? copy.on_host : copy.on_device)
+  if ((home ? copies.host : copies.device).here)
     return broken(Law::end_differs_from_begin, tensor,
                   fmt::format("{} is also on the {}, where it is not at the start", name(tensor),
                               home ? "host" : "device"));

@@ -78,15 +78,15 @@ Broken Checker::discards(const PlanStep& step, bool rerun) {
 Broken Checker::reads(const CheckedNeed& need, bool rerun) {
   if (rerun && need.once) return {};
   if (!need.read && omits(op_, need.tensor)) return {};
-  Copies& copy = copies_[need.tensor.index];
-  if (!copy.on_device || copy.device_version != need.version) return unready(need, rerun);
-  copy.prefetched_at = kNoIndex;
+  Copies& copies = copies_[need.tensor.index];
+  if (!copies.device.here || copies.device.version != need.version) return unready(need, rerun);
+  copies.prefetched_at = kNoIndex;
   return {};
 }
 
 /// Why the version that the op needs is not on the device.
 Broken Checker::unready(const CheckedNeed& need, bool rerun) const {
-  const Copies& copy = copies_[need.tensor.index];
+  const Copies& copies = copies_[need.tensor.index];
   const std::string& op = trace_.ops[op_].name;
   const std::string wants =
       fmt::format("{} {} {} version {}", op, need.read ? "reads" : "keeps bytes of",
@@ -102,20 +102,20 @@ Broken Checker::unready(const CheckedNeed& need, bool rerun) const {
     return bad;
   }
   const std::uint32_t maker = versions_.maker[value];
-  if (copy.was_on_device && maker != kNoIndex && choice_[maker] == kNoIndex)
+  if (copies.was_on_device && maker != kNoIndex && choice_[maker] == kNoIndex)
     return broken(Law::first_run_out_of_order, need.tensor,
                   fmt::format("{} before {} made it", wants, trace_.ops[maker].name));
-  if (!copy.on_device) {
-    return broken(copy.was_on_device ? Law::use_after_free : Law::use_before_ready, need.tensor,
+  if (!copies.device.here) {
+    return broken(copies.was_on_device ? Law::use_after_free : Law::use_before_ready, need.tensor,
                   fmt::format("{}, which {}", wants,
-                              copy.was_on_device ? "was freed" : "never was on the device"));
+                              copies.was_on_device ? "was freed" : "never was on the device"));
   }
-  const std::string held = fmt::format("the device holds version {}", copy.device_version);
-  if (copy.prefetched_at != kNoIndex && copy.device_version < need.version) {
+  const std::string held = fmt::format("the device holds version {}", copies.device.version);
+  if (copies.prefetched_at != kNoIndex && copies.device.version < need.version) {
     Violation bad = broken(Law::stale_host_copy, need.tensor,
                            fmt::format("prefetches version {} of {}, but {} at plan step {}",
-                                       copy.device_version, name(need.tensor), wants, at_));
-    bad.step = copy.prefetched_at;
+                                       copies.device.version, name(need.tensor), wants, at_));
+    bad.step = copies.prefetched_at;
     return bad;
   }
   const Law law = rerun && need.written ? Law::rerun_without_old_version : Law::stale_version;
@@ -123,16 +123,16 @@ Broken Checker::unready(const CheckedNeed& need, bool rerun) const {
 }
 
 Broken Checker::writes(const CheckedMake& make, bool rerun) {
-  Copies& copy = copies_[make.tensor.index];
+  Copies& copies = copies_[make.tensor.index];
   discarded_at_[versions_.value(make.tensor, make.version)] = kNoIndex;
-  if (!copy.on_device) {
-    if (Broken bad = allocate(make.tensor)) return bad;
-    copy.device_version = make.version;
-    return {};
+  copies.prefetched_at = kNoIndex;
+  copies.was_on_device = true;
+  if (!copies.device.here) {
+    copies.device.version = make.version;
+    return take(make.tensor, copies.device, device_);
   }
-  const std::uint32_t before = copy.device_version;
-  copy.device_version = make.version;
-  copy.prefetched_at = kNoIndex;
+  const std::uint32_t before = copies.device.version;
+  copies.device.version = make.version;
   return dropped(make.tensor, before, !rerun);
 }
 

@@ -12,12 +12,17 @@ namespace superneurons {
 
 using Broken = std::optional<Violation>;
 
-/// Where a tensor is and which version each copy holds.
+/// One copy of a tensor, on the device or on the host.
+struct Copy {
+  bool here = false;
+  std::uint32_t version = 0;
+  std::uint32_t home = kNoIndex;     // the carry in whose home it is, if any
+  std::uint32_t home_of = kNoIndex;  // the carry in whose home it is put when allocated
+};
+
 struct Copies {
-  bool on_device = false, on_host = false;
+  Copy device, host;
   bool was_on_device = false;
-  std::uint32_t device_version = 0, host_version = 0;
-  std::uint32_t home = kNoIndex;           // the home it is in
   std::uint32_t prefetched_at = kNoIndex;  // brought by this plan step and not read since
 };
 
@@ -30,6 +35,7 @@ class Checker {
  private:
   Broken begin();
   Broken begin_carry(std::uint32_t index);
+  Broken may_begin_nowhere(TensorId tensor) const;
   Broken step(const PlanStep& step);
   Broken run(const PlanStep& step);
   Broken may_run(const PlanStep& step, bool rerun);
@@ -39,7 +45,8 @@ class Checker {
   Broken writes(const CheckedMake& make, bool rerun);
   Broken omitted(const CheckedMake& make) const;
   Broken discarded(const CheckedMake& make);
-  Broken allocate(TensorId tensor);
+  Broken take(TensorId tensor, Copy& copy, Bytes& used);
+  void give_back(TensorId tensor, Copy& copy, Bytes& used);
   Broken free(TensorId tensor);
   Broken offload(TensorId tensor);
   Broken prefetch(TensorId tensor);
@@ -57,8 +64,8 @@ class Checker {
   const std::string& name(TensorId tensor) const { return trace_[tensor].name; }
   bool holds(TensorId tensor, std::uint32_t version) const {
     const Copies& copy = copies_[tensor.index];
-    return (copy.on_device && copy.device_version == version) ||
-           (copy.on_host && copy.host_version == version);
+    return (copy.device.here && copy.device.version == version) ||
+           (copy.host.here && copy.host.version == version);
   }
 
   Violation broken(Law law, std::string detail) const {
@@ -74,7 +81,6 @@ class Checker {
   std::uint32_t at_ = 0;
   std::uint32_t op_ = kNoIndex;
   std::vector<Copies> copies_;               // by tensor
-  std::vector<std::uint32_t> home_of_;       // by tensor: the carry in whose home it is allocated
   std::vector<std::uint32_t> in_home_;       // by carry: the tensor in its home
   std::vector<std::uint32_t> pending_;       // by value: first runs (and the end) still to need it
   std::vector<std::uint32_t> discarded_at_;  // by value: it went to scratch and exists nowhere

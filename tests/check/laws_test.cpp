@@ -172,6 +172,9 @@ std::vector<Case> broken_budgets() {
        Law::over_budget, 4, "loss", ""},
       {"host is a byte too small", "budget 99 host 7\nrun conv\noffload m\noffload w\noffload mean",
        Law::over_host_budget, 3, "", "mean"},
+      {"freeing a host home gave nothing back",
+       "begin w host\nbudget 99 host 5\nprefetch w\nfree_host w\nrun conv\noffload m",
+       Law::over_host_budget, 3, "", "m"},
       {"host is a byte too small for the start", "budget 99 host 3\nbegin w host",
        Law::over_host_budget, 0, "", "w"},
   };
@@ -203,11 +206,14 @@ std::vector<Case> broken_moves() {
       {"old gradient came back over the new one",
        "offload old\nrun step\nfree old\nrun back\nprefetch old", Law::end_differs_from_begin, 4,
        "", "old"},
+      {"new gradient before the old host copy left",
+       "begin old host\nprefetch old\nrun step\nfree old\nrun back\noffload new",
+       Law::end_differs_from_begin, 4, "", "new"},
       {"new gradient left its home", "run step\nfree old\nrun back\nfree new",
        Law::end_differs_from_begin, 4, "", "new"},
       {"old gradient stayed",
-       "begin old host\nprefetch old\nrun step\nrun back\noffload new\n"
-       "free new\nfree_host old",
+       "begin old host\nprefetch old\nfree_host old\nrun step\nrun back\noffload new\n"
+       "free new",
        Law::end_differs_from_begin, 6, "", "old"},
       {"needed gradient begins nowhere", "begin old nowhere\nrun step", Law::lost_tensor, 0, "",
        "old"},
