@@ -37,15 +37,21 @@ struct Checksums {
 struct Run {
   Checksums checksums;
   Measured measured;
-  std::vector<float> losses;  // per training step, where the trace has a tensor named "loss"
+  std::vector<float> losses;  // per training step: first float of the tensor named "loss", as its
+                              // op wrote it; empty if there is none or kernels are surrogates
 };
 
-/// Runs the plan in an arena of exactly plan.budget.device. With options.guards ranges are padded
-/// and the arena grows by the padding.
+/// Checks the plan and runs it in an arena of exactly plan.budget.device. With options.guards
+/// ranges are padded and the arena grows by the padding. Errors: unlawful, does_not_fit (budget, or
+/// memory of this machine), bad_input (kernels refuse an op), device (a kernel failed, a guard was
+/// overwritten), cancelled.
 Result<Run> run_plan(const Trace& trace, const Plan& plan, const ReplayOptions& options);
 
+/// The same without check(): shows what a broken plan does. It must still place.
+Result<Run> run_unchecked_plan(const Trace& trace, const Plan& plan, const ReplayOptions& options);
+
 /// The reference: recorded order, everything kept, the choices of `plan`, in an arena of its own
-/// size; where that does not fit the device (or the host), Error does_not_fit.
+/// size; where that is more than the machine has, run_plan of it is an Error does_not_fit.
 Plan reference_plan(const Trace& trace, const Plan& plan);
 
 /// First difference as "NAME: 0123... where the reference has 4567...", or "" if equal.

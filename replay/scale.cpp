@@ -28,7 +28,8 @@ Result<Trace> scale_bytes(const Trace& trace, std::int64_t numerator, std::int64
   for (Tensor& tensor : scaled.tensors) tensor.bytes = ratio.ceil(tensor.bytes);
   const auto scale_access = [&](Access& access) {
     const Bytes begin = ratio.floor(access.offset);
-    const Bytes end = std::min(ratio.ceil(access.offset + access.length), scaled[access.tensor].bytes);
+    const Bytes end =
+        std::min(ratio.ceil(access.offset + access.length), scaled[access.tensor].bytes);
     access.offset = begin;
     access.length = end - begin;
   };
@@ -40,7 +41,8 @@ Result<Trace> scale_bytes(const Trace& trace, std::int64_t numerator, std::int64
   }
   if (numerator != denominator)
     scaled.capabilities[static_cast<std::size_t>(Fact::native)] = Capability::none;
-  scaled.origin += " (bytes x " + std::to_string(numerator) + "/" + std::to_string(denominator) + ")";
+  scaled.origin +=
+      " (bytes x " + std::to_string(numerator) + "/" + std::to_string(denominator) + ")";
   return scaled;
 }
 

@@ -1,0 +1,170 @@
+#include "replay/replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "ir/check.h"
+#include "memory/allocator.h"
+#include "memory/placement.h"
+#include "replay/loss_probe.h"
+#include "simulator/execute.h"
+
+namespace superneurons {
+namespace {
+
+/// Wide enough for a kernel that runs one vector or one warp past its end.
+constexpr Bytes kGuard = kAllocationUnit;
+constexpr Bytes kEndlessArena{std::int64_t{1} << 62};
+
+Result<std::unique_ptr<Kernels>> make_kernels(const ReplayOptions& options) {
+  const SurrogateMode mode =
+      options.kernels == KernelSet::verify ? SurrogateMode::verify : SurrogateMode::timed;
+  const bool native = options.kernels == KernelSet::native;
+  if (!options.on_cuda)
+    return native ? make_host_native_kernels() : make_host_surrogate_kernels(mode);
+#ifdef SUPERNEURONS_CUDA
+  return native ? make_cuda_native_kernels() : make_cuda_surrogate_kernels(mode);
+#else
+  return Error{ErrorCode::bad_usage, "this superneurons was built without CUDA (replay on host)"};
+#endif
+}
+
+Result<std::unique_ptr<ReplayBackend>> make_backend(std::unique_ptr<Kernels> kernels, bool on_cuda,
+                                                    const ReplayBackendOptions& options) {
+#ifdef SUPERNEURONS_CUDA
+  if (on_cuda) return make_cuda_backend(std::move(kernels), options);
+#endif
+  static_cast<void>(on_cuda);
+  return make_host_backend(std::move(kernels), options);
+}
+
+bool is_state(const Tensor& tensor) {
+  return tensor.role == Role::parameter || tensor.role == Role::buffer ||
+         tensor.role == Role::optimizer_state;
+}
+
+/// A carried tensor between training steps.
+struct Home {
+  Carry carry;
+  Space space = Space::device;
+  Range range;
+};
+
+/// Homes in the order of trace.carry, those that live nowhere left out.
+std::vector<Home> homes_of(const Trace& trace, const Plan& plan, const Placement& placement) {
+  std::vector<Home> homes;
+  for (std::size_t i = 0; i < trace.carry.size() && i < plan.begin.size(); ++i) {
+    if (plan.begin[i].place == Place::nowhere) continue;
+    if (homes.size() == placement.homes.size()) break;
+    const Allocation& home = placement.homes[homes.size()];
+    homes.push_back({trace.carry[i], home.space, home.range});
+  }
+  return homes;
+}
+
+Result<Checksums> checksums_of(const Trace& trace, const std::vector<Home>& homes,
+                               ReplayBackend& backend) {
+  Checksums checksums;
+  for (const Home& home : homes) {
+    if (!is_state(trace[home.carry.end])) continue;
+    const Result<std::uint64_t> value = backend.checksum(home.space, home.range);
+    if (!value) return value.error();
+    checksums.tensors.push_back(home.carry.end);
+    checksums.values.push_back(*value);
+  }
+  return checksums;
+}
+
+Result<Placement> place_for_replay(const Trace& trace, const Plan& plan, bool guards) {
+  if (!guards) return place(trace, plan, plan.budget.device);
+  return place(trace, plan, kEndlessArena, {.guard = kGuard});
+}
+
+/// Prepares, fills the homes, executes and reads back.
+Result<Run> run_on(ReplayBackend& backend, const Trace& trace, const Program& program,
+                   const std::vector<Home>& homes, const ReplayOptions& options) {
+  for (const Home& home : homes)
+    if (Status s = backend.initialise(trace, home.carry.start, home.space, home.range); !s)
+      return s.error();
+  const ExecuteOptions how{.training_steps = options.training_steps, .stop = options.stop};
+  if (Status status = execute(trace, program, backend, how); !status) return status.error();
+  if (Status status = backend.check_guards(); !status) return status.error();
+  Run run;
+  Result<Checksums> checksums = checksums_of(trace, homes, backend);
+  if (!checksums) return checksums.error();
+  run.checksums = *std::move(checksums);
+  run.measured = backend.measured();
+  return run;
+}
+
+}  // namespace
+
+Result<Run> run_unchecked_plan(const Trace& trace, const Plan& plan, const ReplayOptions& options) {
+  if (options.training_steps < 1)
+    return Error{ErrorCode::bad_usage, "a replay needs at least one training step"};
+  const Result<Placement> placement = place_for_replay(trace, plan, options.guards);
+  if (!placement) return placement.error();
+  const Program program = build_program(trace, plan, *placement, {.poison_freed = options.stress});
+
+  Result<std::unique_ptr<Kernels>> made = make_kernels(options);
+  if (!made) return made.error();
+  std::unique_ptr<Kernels> kernels = *std::move(made);
+  Losses losses;
+  if (options.kernels == KernelSet::native)
+    kernels =
+        probe_loss(std::move(kernels), trace, options.training_steps, options.on_cuda, losses);
+
+  ReplayBackendOptions how;
+  how.arena = options.guards ? placement->placed_peak : plan.budget.device;
+  how.host_pool = placement->host_peak;
+  how.guard = options.guards ? kGuard : Bytes{};
+  how.stress = options.stress;
+  how.keep_spans = options.keep_spans;
+  how.seed = options.seed;
+  how.stop = options.stop;
+  Result<std::unique_ptr<ReplayBackend>> backend =
+      make_backend(std::move(kernels), options.on_cuda, how);
+  if (!backend) return backend.error();
+  Result<Run> run = run_on(**backend, trace, program, homes_of(trace, plan, *placement), options);
+  if (run) run->losses = losses.values;
+  return run;
+}
+
+Result<Run> run_plan(const Trace& trace, const Plan& plan, const ReplayOptions& options) {
+  if (const std::optional<Violation> violation = check(trace, plan)) return to_error(*violation);
+  return run_unchecked_plan(trace, plan, options);
+}
+
+Plan reference_plan(const Trace& trace, const Plan& plan) {
+  Plan reference = keep_all_plan(trace);
+  std::vector<std::uint32_t> choices(trace.ops.size());
+  for (std::size_t i = 0; i < trace.ops.size(); ++i) choices[i] = trace.ops[i].recorded;
+  for (const PlanStep& step : plan.steps)
+    if (step.kind == StepKind::run && step.subject < choices.size())
+      choices[step.subject] = step.choice;
+  for (PlanStep& step : reference.steps)
+    if (step.kind == StepKind::run) step.choice = choices[step.subject];
+  reference.policy = "reference";
+  const Result<Bytes> arena = smallest_arena(trace, reference);
+  reference.budget.device = arena ? *arena : Bytes{};  // then run_plan says what is wrong
+  return reference;
+}
+
+std::string difference(const Trace& trace, const Checksums& reference, const Checksums& run) {
+  for (std::size_t i = 0; i < std::max(reference.tensors.size(), run.tensors.size()); ++i) {
+    if (i >= run.tensors.size())
+      return trace[reference.tensors[i]].name + ": only the reference has it";
+    const std::string& name = trace[run.tensors[i]].name;
+    if (i >= reference.tensors.size() || reference.tensors[i] != run.tensors[i])
+      return name + ": the reference has another tensor there";
+    if (reference.values[i] != run.values[i])
+      return fmt::format("{}: {:016x} where the reference has {:016x}", name, run.values[i],
+                         reference.values[i]);
+  }
+  return "";
+}
+
+}  // namespace superneurons
