@@ -97,9 +97,9 @@ Result<std::unique_ptr<ReplayBackend>> make_backend(std::unique_ptr<Kernels> ker
   return make_host_backend(std::move(kernels), options);
 }
 
-Status initialise_homes(const Placement& placement, ReplayBackend& backend) {
+Status initialise_homes(const Trace& trace, const Placement& placement, ReplayBackend& backend) {
   for (const Allocation& home : placement.homes)
-    if (Status status = backend.initialise(home.tensor, home.space, home.range); !status)
+    if (Status status = backend.initialise(trace, home.tensor, home.space, home.range); !status)
       return status;
   return Ok{};
 }
@@ -120,7 +120,8 @@ Result<Pass> run_pass(const Trace& trace, const std::vector<std::uint32_t>& choi
       {.arena = placement->placed_peak, .seed = options.seed}, options.on_cuda);
   if (!backend) return backend.error();
   if (Status status = (*backend)->prepare(trace, program); !status) return status.error();
-  if (Status status = initialise_homes(*placement, **backend); !status) return status.error();
+  if (Status status = initialise_homes(trace, *placement, **backend); !status)
+    return status.error();
 
 #ifdef SUPERNEURONS_CUDA
   std::unique_ptr<CuptiCollector> collector;
