@@ -83,7 +83,34 @@ Result<Placement> place_for_replay(const Trace& trace, const Plan& plan, bool gu
   return place(trace, plan, kEndlessArena, {.guard = kGuard});
 }
 
-/// Prepares, fills the homes, executes and reads back.
+void take_choices(const Trace& trace, const Plan& from, Plan& to) {
+  std::vector<std::optional<std::uint32_t>> choices(trace.ops.size());
+  for (const PlanStep& step : from.steps)
+    if (step.kind == StepKind::run && step.subject < choices.size())
+      choices[step.subject] = step.choice;
+  for (PlanStep& step : to.steps)
+    if (step.kind == StepKind::run) step.choice = choices[step.subject].value_or(step.choice);
+}
+
+/// Other choices may omit outputs, which then are not there to be freed.
+void drop_needless_frees(const Trace& trace, Plan& plan) {
+  std::vector<bool> there(trace.tensors.size(), false);
+  for (const Carry& carry : trace.carry) there[carry.start.index] = true;
+  for (const PlanStep& step : plan.steps) {
+    if (step.kind != StepKind::run) continue;
+    const Op& op = trace[step.op()];
+    if (step.choice >= op.choices.size()) continue;
+    const std::vector<TensorId>& omits = op.choices[step.choice].omits;
+    for (const Access& write : op.writes)
+      if (std::find(omits.begin(), omits.end(), write.tensor) == omits.end())
+        there[write.tensor.index] = true;
+  }
+  std::erase_if(plan.steps, [&](const PlanStep& step) {
+    return step.kind == StepKind::free && !there[step.subject];
+  });
+}
+
+/// Fills the homes, executes and reads back.
 Result<Run> run_on(ReplayBackend& backend, const Trace& trace, const Program& program,
                    const std::vector<Home>& homes, const ReplayOptions& options) {
   for (const Home& home : homes)
@@ -140,13 +167,8 @@ Result<Run> run_plan(const Trace& trace, const Plan& plan, const ReplayOptions& 
 
 Plan reference_plan(const Trace& trace, const Plan& plan) {
   Plan reference = keep_all_plan(trace);
-  std::vector<std::uint32_t> choices(trace.ops.size());
-  for (std::size_t i = 0; i < trace.ops.size(); ++i) choices[i] = trace.ops[i].recorded;
-  for (const PlanStep& step : plan.steps)
-    if (step.kind == StepKind::run && step.subject < choices.size())
-      choices[step.subject] = step.choice;
-  for (PlanStep& step : reference.steps)
-    if (step.kind == StepKind::run) step.choice = choices[step.subject];
+  take_choices(trace, plan, reference);
+  drop_needless_frees(trace, reference);
   reference.policy = "reference";
   const Result<Bytes> arena = smallest_arena(trace, reference);
   reference.budget.device = arena ? *arena : Bytes{};  // then run_plan says what is wrong
