@@ -1,0 +1,32 @@
+// Whether there is a GPU to use.
+#include <fmt/format.h>
+
+#include "cli/session.h"
+#ifdef SUPERNEURONS_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+namespace superneurons {
+
+Result<bool> wants_cuda(const std::string& on) {
+  if (on == "host") return false;
+  if (!on.empty() && on != "cuda")
+    return Error{.code = ErrorCode::bad_usage,
+                 .message = fmt::format("--on '{}' is neither host nor cuda", on)};
+#ifdef SUPERNEURONS_CUDA
+  int devices = 0;
+  const cudaError_t found = cudaGetDeviceCount(&devices);
+  if (found == cudaSuccess && devices > 0) return true;
+  if (on.empty()) return false;
+  return Error{.code = ErrorCode::device,
+               .message = fmt::format("no usable GPU: {} (use --on host)",
+                                      found == cudaSuccess ? "none found" : cudaGetErrorString(found))};
+#else
+  if (on.empty()) return false;
+  return Error{.code = ErrorCode::device,
+               .message = "this build has no CUDA backend (CUDA, cuDNN and CUPTI were not found when it "
+                          "was configured; use --on host)"};
+#endif
+}
+
+}  // namespace superneurons

@@ -1,0 +1,40 @@
+// plan T --policy P --budget B: the plan as text.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/session.h"
+#include "ir/plan_io.h"
+
+namespace superneurons {
+namespace {
+
+struct Options {
+  Target target;
+  PlanSource source;
+  std::string output;
+};
+
+Status plan(const Options& options, const Session& session) {
+  const auto loaded = load(options.target);
+  if (!loaded) return loaded.error();
+  const auto made = plan_from(options.source, options.target, *loaded, session);
+  if (!made) return made.error();
+  if (!options.output.empty()) return write_plan(*made, options.output);
+  fmt::print("{}", format_plan(*made));
+  return Ok{};
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app, Session& session) {
+  auto options = std::make_shared<Options>();
+  auto* command = add_command(app, session, "plan", "make a plan and print it or write it to a file",
+                              [options, &session] { return plan(*options, session); });
+  add_target_options(*command, options->target);
+  command->add_option("--policy", options->source.policy, "see `superneurons policies`")->required();
+  command->add_option("-o,--output", options->output, "plan to write (default: standard output)");
+  command->add_flag("--explain", options->source.explain, "add a sentence per decision");
+}
+
+}  // namespace superneurons

@@ -1,0 +1,94 @@
+// trace NETWORK: a real run → trace (CUDA with CUPTI where there is a GPU; else the host).
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/session.h"
+#include "ir/files.h"
+#include "ir/trace_io.h"
+#include "networks/network.h"
+#include "tracer/calibrate.h"
+#include "tracer/record.h"
+
+namespace superneurons {
+namespace {
+
+struct TraceOptions {
+  std::string network;
+  std::string output;
+  std::string on;
+  std::int64_t batch = 0;
+  bool tf32 = false;
+  int steps = 7;
+  int warmup = 3;
+  bool no_choices = false;
+  std::uint64_t seed = 1;
+};
+
+std::int64_t batch_of(const TraceOptions& options) {
+  if (options.batch != 0) return options.batch;
+  for (const NetworkEntry& entry : networks())
+    if (entry.name == options.network) return entry.default_batch;
+  return 16;
+}
+
+std::string versions([[maybe_unused]] bool on_cuda) {
+#ifdef SUPERNEURONS_CUDA
+  if (on_cuda) return cuda_versions();
+#endif
+  return "host backend";
+}
+
+Status trace(const TraceOptions& options, const Session& session) {
+  const auto network = find_network(options.network);
+  if (!network) return network.error();
+  auto lowered = lower(*network, {.batch = batch_of(options), .tf32 = options.tf32});
+  if (!lowered) return lowered.error();
+  const auto on_cuda = wants_cuda(options.on);
+  if (!on_cuda) return on_cuda.error();
+  const std::string where = versions(*on_cuda);
+  auto recorded =
+      record(std::move(*lowered),
+             {.on_cuda = *on_cuda,
+              .warmup_steps = options.warmup,
+              .traced_steps = options.steps,
+              .untraced_steps = *on_cuda ? 20 : 5,
+              .choices = !options.no_choices,
+              .seed = options.seed,
+              .origin = fmt::format("{} ({}, {})", session.command_line, where, session.today),
+              .progress = print_progress,
+              .stop = &session.stop});
+  if (!recorded) return recorded.error();
+  recorded->device = where.substr(0, where.find(','));
+  if (Status status = write_trace(*recorded, options.output); !status) return status;
+  fmt::print("{}: {} ops, training step {} untraced, {} traced ({:.3f}x), {} dropped records\n",
+             options.output, recorded->ops.size(), format_time(recorded->step_ns_untraced),
+             format_time(recorded->step_ns_traced),
+             static_cast<double>(recorded->step_ns_traced.count) /
+                 static_cast<double>(std::max<std::int64_t>(recorded->step_ns_untraced.count, 1)),
+             recorded->dropped_records);
+  return Ok{};
+}
+
+}  // namespace
+
+void add_trace_command(CLI::App& app, Session& session) {
+  auto options = std::make_shared<TraceOptions>();
+  auto* command = add_command(app, session, "trace", "run a network for real and record its trace",
+                              [options, &session] { return trace(*options, session); });
+  command->add_option("network", options->network, "see `superneurons networks`")->required();
+  command->add_option("-o,--output", options->output, "trace to write")->required();
+  command->add_option("--batch", options->batch, "images per training step (default: the network's)");
+  command->add_option("--on", options->on, "host or cuda (default: cuda where there is a GPU)");
+  command->add_flag("--tf32", options->tf32, "let convolutions and matrix products use TF32");
+  command->add_option("--steps", options->steps, "traced training steps, of which the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--warmup", options->warmup, "training steps before that")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  command->add_flag("--no-choices", options->no_choices, "do not measure every convolution algorithm");
+  command->add_option("--seed", options->seed, "of initial values")->capture_default_str();
+}
+
+}  // namespace superneurons
