@@ -43,11 +43,13 @@ Status build(const BuildOptions& options, const Session& session) {
 
 void add_build_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<BuildOptions>();
-  auto* command = add_command(app, session, "build", "make a trace from the cost model, without a run",
-                              [options, &session] { return build(*options, session); });
+  auto* command =
+      add_command(app, session, "build", "make a trace from the cost model, without a run",
+                  [options, &session] { return build(*options, session); });
   command->add_option("network", options->network, "see `superneurons networks`")->required();
   command->add_option("-o,--output", options->output, "trace to write")->required();
-  command->add_option("--batch", options->batch, "images per training step (default: the network's)");
+  command->add_option("--batch", options->batch,
+                      "images per training step (default: the network's)");
   command->add_option("--device", options->device, "device profile")->capture_default_str();
   command->add_flag("--tf32", options->tf32, "let convolutions and matrix products use TF32");
   command->add_flag("--paper", options->paper, "lower as the SuperNeurons runtime did");

@@ -1,10 +1,11 @@
 // check T [--plan PLAN]: is it lawful?
+#include "ir/check.h"
+
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "cli/session.h"
-#include "ir/check.h"
 #include "ir/files.h"
 #include "memory/placement.h"
 

@@ -18,14 +18,16 @@ Result<bool> wants_cuda(const std::string& on) {
   const cudaError_t found = cudaGetDeviceCount(&devices);
   if (found == cudaSuccess && devices > 0) return true;
   if (on.empty()) return false;
-  return Error{.code = ErrorCode::device,
-               .message = fmt::format("no usable GPU: {} (use --on host)",
-                                      found == cudaSuccess ? "none found" : cudaGetErrorString(found))};
+  return Error{
+      .code = ErrorCode::device,
+      .message = fmt::format("no usable GPU: {} (use --on host)",
+                             found == cudaSuccess ? "none found" : cudaGetErrorString(found))};
 #else
   if (on.empty()) return false;
   return Error{.code = ErrorCode::device,
-               .message = "this build has no CUDA backend (CUDA, cuDNN and CUPTI were not found when it "
-                          "was configured; use --on host)"};
+               .message =
+                   "this build has no CUDA backend (CUDA, cuDNN and CUPTI were not found when it "
+                   "was configured; use --on host)"};
 #endif
 }
 

@@ -41,7 +41,8 @@ Status list_devices() {
     if (!profile) return profile.error();
     fmt::print("{:<12} {}, {} device memory, {:.1f} GB/s out, {:.1f} GB/s in, {}\n", name,
                profile->device, format_bytes(profile->device_memory), profile->offload.bytes_per_ns,
-               profile->prefetch.bytes_per_ns, profile->measured ? "measured" : "from a data sheet");
+               profile->prefetch.bytes_per_ns,
+               profile->measured ? "measured" : "from a data sheet");
   }
   return Ok{};
 }
@@ -50,7 +51,8 @@ Status list_devices() {
 
 void add_list_commands(CLI::App& app, Session& session) {
   add_command(app, session, "networks", "list the built-in networks", list_networks);
-  add_command(app, session, "policies", "list policies, compositions and allocators", list_policies);
+  add_command(app, session, "policies", "list policies, compositions and allocators",
+              list_policies);
   add_command(app, session, "devices", "list the device profiles", list_devices);
 }
 

@@ -29,10 +29,12 @@ Status plan(const Options& options, const Session& session) {
 
 void add_plan_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<Options>();
-  auto* command = add_command(app, session, "plan", "make a plan and print it or write it to a file",
-                              [options, &session] { return plan(*options, session); });
+  auto* command =
+      add_command(app, session, "plan", "make a plan and print it or write it to a file",
+                  [options, &session] { return plan(*options, session); });
   add_target_options(*command, options->target);
-  command->add_option("--policy", options->source.policy, "see `superneurons policies`")->required();
+  command->add_option("--policy", options->source.policy, "see `superneurons policies`")
+      ->required();
   command->add_option("-o,--output", options->output, "plan to write (default: standard output)");
   command->add_flag("--explain", options->source.explain, "add a sentence per decision");
 }

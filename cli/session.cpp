@@ -19,9 +19,12 @@ int exit_code_of(const Error& error) {
   switch (error.code) {
     case ErrorCode::does_not_fit:
     case ErrorCode::not_equal:
-    case ErrorCode::unlawful: return 1;
-    case ErrorCode::cancelled: return 130;
-    default: return 2;
+    case ErrorCode::unlawful:
+      return 1;
+    case ErrorCode::cancelled:
+      return 130;
+    default:
+      return 2;
   }
 }
 
@@ -50,19 +53,24 @@ CLI::App* add_command(CLI::App& app, Session& session, const std::string& name,
 }
 
 void add_target_options(CLI::App& command, Target& target, bool with_budget) {
-  command.add_option("trace", target.trace, "trace file (.jsonl or .jsonl.gz, - for standard input)")
+  command
+      .add_option("trace", target.trace, "trace file (.jsonl or .jsonl.gz, - for standard input)")
       ->required();
-  command.add_option("--device,--profile", target.profile,
-                     "device profile: a name of `superneurons devices`, or a file")
+  command
+      .add_option("--device,--profile", target.profile,
+                  "device profile: a name of `superneurons devices`, or a file")
       ->capture_default_str();
   if (!with_budget) return;
-  command.add_option("--budget", target.budget,
-                     "device memory: 12GiB, 800MiB, or 60% of the liveness peak (default: all of it)");
-  command.add_option("--host-budget", target.host_budget, "pinned host memory (default: the profile's)");
+  command.add_option(
+      "--budget", target.budget,
+      "device memory: 12GiB, 800MiB, or 60% of the liveness peak (default: all of it)");
+  command.add_option("--host-budget", target.host_budget,
+                     "pinned host memory (default: the profile's)");
   command.add_option("--allocator", target.allocator, "how ranges are placed in the arena")
       ->capture_default_str();
-  command.add_option("--scale-bytes", target.scale,
-                     "divide all sizes, e.g. 1/1024, to replay a large trace on a small machine")
+  command
+      .add_option("--scale-bytes", target.scale,
+                  "divide all sizes, e.g. 1/1024, to replay a large trace on a small machine")
       ->capture_default_str();
 }
 
@@ -90,9 +98,10 @@ Result<DeviceProfile> find_profile(const std::string& name) {
     names.push_back(known);
   }
   const std::string near = nearest_name(name, names);
-  return Error{.code = ErrorCode::bad_usage,
-               .message = fmt::format("no device profile '{}' ({}`superneurons devices` lists them)",
-                                      name, near.empty() ? "" : "did you mean '" + near + "'? ")};
+  return Error{
+      .code = ErrorCode::bad_usage,
+      .message = fmt::format("no device profile '{}' ({}`superneurons devices` lists them)", name,
+                             near.empty() ? "" : "did you mean '" + near + "'? ")};
 }
 
 namespace {
@@ -153,8 +162,8 @@ Result<Budget> budget_of(const Target& target, const Loaded& loaded, const std::
   const PlanRequest request{.policy = "liveness",
                             .budget = {Bytes{std::int64_t{1} << 60}, budget.host},
                             .allocator = target.allocator};
-  const auto plan = make_plan(loaded.trace, loaded.profile, request,
-                              predictor(loaded.trace, loaded.profile));
+  const auto plan =
+      make_plan(loaded.trace, loaded.profile, request, predictor(loaded.trace, loaded.profile));
   if (!plan) return plan.error();
   const auto peak = smallest_arena(loaded.trace, *plan);
   if (!peak) return peak.error();
@@ -166,7 +175,8 @@ void add_plan_options(CLI::App& command, PlanSource& source) {
   auto* policy = command.add_option(
       "--policy", source.policy,
       "a policy or composition of `superneurons policies`, passes joined by +, or exec:COMMAND");
-  auto* file = command.add_option("--plan", source.plan_file, "a plan made before, instead of a policy");
+  auto* file =
+      command.add_option("--plan", source.plan_file, "a plan made before, instead of a policy");
   policy->excludes(file);
   file->excludes(policy);
 }

@@ -1,5 +1,5 @@
-// What the commands share: options, loading, errors, exit codes. Only here and in main does the program
-// print and exit.
+// What the commands share: options, loading, errors, exit codes. Only here and in main does the
+// program print and exit.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,13 +17,14 @@
 namespace superneurons {
 
 struct Session {
-  const std::atomic<bool>& stop;     // set by Ctrl-C
+  const std::atomic<bool>& stop;  // set by Ctrl-C
   std::string command_line;
-  std::string today;                 // "2026-11-30", for origins
+  std::string today;  // "2026-11-30", for origins
   int exit_code = 0;
 };
 
-/// Adds a subcommand whose callback runs `work` and turns its Error into a message and an exit code.
+/// Adds a subcommand whose callback runs `work` and turns its Error into a message and an exit
+/// code.
 CLI::App* add_command(CLI::App& app, Session& session, const std::string& name,
                       const std::string& summary, std::function<Status()> work);
 
@@ -38,10 +39,10 @@ void print_progress(const std::string& line);
 struct Target {
   std::string trace;
   std::string profile = "h200";
-  std::string budget;                // "12GiB", "60%"; "": the device's memory
-  std::string host_budget;           // "": the profile's
+  std::string budget;       // "12GiB", "60%"; "": the device's memory
+  std::string host_budget;  // "": the profile's
   std::string allocator = "first_fit";
-  std::string scale = "1";           // "1/1024": sizes divided, to replay a large trace on a small host
+  std::string scale = "1";  // "1/1024": sizes divided, to replay a large trace on a small host
 };
 void add_target_options(CLI::App& command, Target& target, bool with_budget = true);
 
@@ -70,8 +71,8 @@ void add_plan_options(CLI::App& command, PlanSource& source);
 Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loaded& loaded,
                        const Session& session);
 
-/// Whether --on asks for the GPU: "host", "cuda", or "" for the GPU where there is one. Error where CUDA
-/// is asked for and missing.
+/// Whether --on asks for the GPU: "host", "cuda", or "" for the GPU where there is one. Error where
+/// CUDA is asked for and missing.
 Result<bool> wants_cuda(const std::string& on);
 
 /// Writes `text` to `file` unless that is empty.

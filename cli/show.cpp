@@ -20,7 +20,8 @@ struct Options {
 void show_header(const Trace& trace) {
   fmt::print("{}: {} ops, {} tensors, batch {}, {}, lowering {}\n", trace.name, trace.ops.size(),
              trace.tensors.size(), trace.batch, trace.math, trace.lowering);
-  fmt::print("origin: {}\ndevice: {}\n", trace.origin, trace.device.empty() ? "none" : trace.device);
+  fmt::print("origin: {}\ndevice: {}\n", trace.origin,
+             trace.device.empty() ? "none" : trace.device);
   if (trace.step_ns_untraced.count > 0)
     fmt::print("training step: {} untraced, {} traced\n", format_time(trace.step_ns_untraced),
                format_time(trace.step_ns_traced));
@@ -41,7 +42,8 @@ void show_roles(const Trace& trace) {
       ++count;
       bytes += tensor.bytes;
     }
-    if (count > 0) fmt::print("{:<20} {:>8} {:>12}\n", kRoleNames[role], count, format_bytes(bytes));
+    if (count > 0)
+      fmt::print("{:<20} {:>8} {:>12}\n", kRoleNames[role], count, format_bytes(bytes));
   }
 }
 
@@ -61,11 +63,13 @@ void show_kinds(const Trace& trace) {
     row.workspace = std::max(row.workspace, choice.workspace);
     total += choice.ns;
   }
-  fmt::print("\n{:<32} {:>6} {:>12} {:>7} {:>14}\n", "kind", "ops", "time", "share", "max workspace");
+  fmt::print("\n{:<32} {:>6} {:>12} {:>7} {:>14}\n", "kind", "ops", "time", "share",
+             "max workspace");
   for (const auto& [kind, row] : rows)
     fmt::print("{:<32} {:>6} {:>12} {:>6.1f}% {:>14}\n", kind, row.count, format_time(row.ns),
-               total.count ? 100.0 * static_cast<double>(row.ns.count) / static_cast<double>(total.count)
-                           : 0.0,
+               total.count
+                   ? 100.0 * static_cast<double>(row.ns.count) / static_cast<double>(total.count)
+                   : 0.0,
                format_bytes(row.workspace));
 }
 

@@ -78,16 +78,19 @@ void add_trace_command(CLI::App& app, Session& session) {
                               [options, &session] { return trace(*options, session); });
   command->add_option("network", options->network, "see `superneurons networks`")->required();
   command->add_option("-o,--output", options->output, "trace to write")->required();
-  command->add_option("--batch", options->batch, "images per training step (default: the network's)");
+  command->add_option("--batch", options->batch,
+                      "images per training step (default: the network's)");
   command->add_option("--on", options->on, "host or cuda (default: cuda where there is a GPU)");
   command->add_flag("--tf32", options->tf32, "let convolutions and matrix products use TF32");
-  command->add_option("--steps", options->steps, "traced training steps, of which the median counts")
+  command
+      ->add_option("--steps", options->steps, "traced training steps, of which the median counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--warmup", options->warmup, "training steps before that")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
-  command->add_flag("--no-choices", options->no_choices, "do not measure every convolution algorithm");
+  command->add_flag("--no-choices", options->no_choices,
+                    "do not measure every convolution algorithm");
   command->add_option("--seed", options->seed, "of initial values")->capture_default_str();
 }
 

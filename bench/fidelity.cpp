@@ -1,0 +1,291 @@
+// Fidelity: records networks, calibrates and replays in one process, and writes predicted beside
+// measured for every policy and budget. Resumable: cells already in the result file are skipped.
+//
+//     superneurons_fidelity --out results [--networks alexnet:128,resnet50:64] [--part 1/2] [--on
+//     cuda]
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "ir/files.h"
+#include "ir/profile_io.h"
+#include "ir/trace_io.h"
+#include "memory/placement.h"
+#include "networks/network.h"
+#include "policies/policy.h"
+#include "replay/replay.h"
+#include "simulator/outcome.h"
+#include "tracer/calibrate.h"
+#include "tracer/record.h"
+
+namespace superneurons {
+namespace {
+
+struct Options {
+  std::string out;
+  std::vector<std::string> networks{"alexnet:128", "vgg16:64", "resnet50:64", "resnet152:32"};
+  std::vector<std::string> policies;
+  std::vector<std::string> budgets{"100", "80", "60", "floor"};
+  std::string part = "1/1";
+  std::string on = "cuda";
+  int steps = 10;
+  int warmup = 3;
+  bool stress = false;
+};
+
+/// One network ready to be replayed.
+struct Subject {
+  Trace trace;
+  std::string hash;
+  Bytes liveness_peak{};
+  std::map<std::string, Checksums> references;  // by the choices taken
+};
+
+void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", std::gmtime(&now));
+  return text;
+}
+
+Result<DeviceProfile> profile_of(const Options& options) {
+  const std::string file = options.out + "/profile.json";
+  if (std::filesystem::exists(file)) return read_profile(file);
+  const CalibrateOptions how{.name = options.on == "cuda" ? "h200" : "host",
+                             .origin = fmt::format("superneurons_fidelity ({})", today()),
+                             .progress = say};
+  Result<DeviceProfile> profile = calibrate_host(how);
+#ifdef SUPERNEURONS_CUDA
+  if (options.on == "cuda") profile = calibrate_cuda(how);
+#endif
+  if (!profile) return profile;
+  if (Status status = write_profile(*profile, file); !status) return status.error();
+  return profile;
+}
+
+Result<Trace> trace_of(const Options& options, const std::string& spec) {
+  const auto colon = spec.rfind(':');
+  const std::string name = spec.substr(0, colon);
+  const std::int64_t batch = std::stoll(spec.substr(colon + 1));
+  const std::string file = fmt::format("{}/{}-b{}.jsonl.gz", options.out, name, batch);
+  if (std::filesystem::exists(file)) return read_trace(file);
+  say(fmt::format("recording {} batch {}", name, batch));
+  const auto network = find_network(name);
+  if (!network) return network.error();
+  auto lowered = lower(*network, {.batch = batch});
+  if (!lowered) return lowered.error();
+  std::string versions = "host backend";
+#ifdef SUPERNEURONS_CUDA
+  if (options.on == "cuda") versions = cuda_versions();
+#endif
+  auto trace = record(std::move(*lowered),
+                      {.on_cuda = options.on == "cuda",
+                       .origin = fmt::format("superneurons trace {} --batch {} ({}, {})", name,
+                                             batch, versions, today()),
+                       .progress = say});
+  if (!trace) return trace;
+  trace->device = versions.substr(0, versions.find(','));
+  if (Status status = write_trace(*trace, file); !status) return status.error();
+  say(fmt::format("{}: untraced {} traced {}", name, format_time(trace->step_ns_untraced),
+                  format_time(trace->step_ns_traced)));
+  return trace;
+}
+
+Predict predictor(const Trace& trace, const DeviceProfile& profile) {
+  return [&](const Plan& plan) -> Result<Prediction> {
+    const auto outcome = evaluate(trace, plan, profile);
+    if (!outcome) return outcome.error();
+    return Prediction{outcome->step_ns, outcome->live_peak_bytes, outcome->placed_peak_bytes};
+  };
+}
+
+Result<Bytes> liveness_peak(const Trace& trace, const DeviceProfile& profile) {
+  const auto plan = make_plan(trace, profile,
+                              {.policy = "liveness", .budget = {Bytes{std::int64_t{1} << 60}, {}}},
+                              predictor(trace, profile));
+  if (!plan) return plan.error();
+  return smallest_arena(trace, *plan);
+}
+
+std::string choices_key(const Plan& plan) {
+  std::map<std::uint32_t, std::uint32_t> choice_of;
+  for (const PlanStep& step : plan.steps)
+    if (step.kind == StepKind::run) choice_of[step.subject] = step.choice;
+  std::string key;
+  for (const auto& [op, choice] : choice_of) key += fmt::format("{},", choice);
+  return key;
+}
+
+Result<const Checksums*> reference(Subject& subject, const Plan& plan, const ReplayOptions& how) {
+  const std::string key = choices_key(plan);
+  if (const auto found = subject.references.find(key); found != subject.references.end())
+    return &found->second;
+  ReplayOptions plain = how;
+  plain.stress = false;
+  const auto run = run_plan(subject.trace, reference_plan(subject.trace, plan), plain);
+  if (!run) return run.error();
+  return &(subject.references[key] = run->checksums);
+}
+
+std::string quoted(std::string text) {
+  std::replace(text.begin(), text.end(), '"', '\'');
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return '"' + text + '"';
+}
+
+/// One line of JSON: predicted, measured, equality, or why there is none.
+std::string run_cell(Subject& subject, const DeviceProfile& profile, const Options& options,
+                     const std::string& policy, const std::string& budget_name, Bytes budget) {
+  const Trace& trace = subject.trace;
+  const std::string head = fmt::format(
+      "{{\"trace\":\"{}\",\"trace_hash\":\"{}\",\"policy\":\"{}\",\"budget\":\"{}\",\"budget_"
+      "bytes\":{}",
+      trace.name, subject.hash, policy, budget_name, budget.count);
+  const auto failed = [&](const Error& error) {
+    return head + ",\"error\":" + quoted(error.message) + "}";
+  };
+  const Predict predict = predictor(trace, profile);
+  const PlanRequest request{.policy = policy, .budget = {budget, profile.host_memory}};
+  auto plan = make_plan(trace, profile, request, predict);
+  if (!plan && budget_name == "floor" && plan.error().shortage) {
+    PlanRequest smallest = request;
+    smallest.budget.device = plan.error().shortage->smallest_budget;
+    if (smallest.budget.device.count > 0) plan = make_plan(trace, profile, smallest, predict);
+  }
+  if (!plan) return failed(plan.error());
+  const auto outcome = evaluate(trace, *plan, profile);
+  if (!outcome) return failed(outcome.error());
+  plan->budget.device = outcome->placed_peak_bytes;
+  const ReplayOptions how{.on_cuda = options.on == "cuda",
+                          .training_steps = options.steps,
+                          .warmup_steps = options.warmup,
+                          .stress = options.stress};
+  const auto begin = std::chrono::steady_clock::now();
+  const auto run = run_plan(trace, *plan, how);
+  if (!run) return failed(run.error());
+  const auto expected = reference(subject, *plan, how);
+  if (!expected) return failed(expected.error());
+  const std::string different = difference(trace, **expected, run->checksums);
+  std::vector<Nanoseconds> steps(run->measured.steps.begin() + options.warmup,
+                                 run->measured.steps.end());
+  std::sort(steps.begin(), steps.end());
+  const Nanoseconds measured = steps[steps.size() / 2];
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
+  std::string stalls;
+  for (std::size_t i = 0; i < kCauseNames.size(); ++i)
+    stalls += fmt::format("{}\"{}\":{}", i ? "," : "", kCauseNames[i], outcome->stall_ns[i].count);
+  return head +
+         fmt::format(
+             ",\"step_ns\":{},\"measured_step_ns\":{},\"error_percent\":{:.3f},\"placed_peak_"
+             "bytes\":{},"
+             "\"measured_peak_bytes\":{},\"host_bytes\":{},\"outside_bytes\":{},\"compute_ns\":{},"
+             "\"offload_bytes\":{},\"prefetch_bytes\":{},\"recompute_runs\":{},\"recompute_ns\":{},"
+             "\"stall_ns\":{{{}}},\"fastest_ns\":{},\"slowest_ns\":{},\"equal\":{},\"difference\":{"
+             "},"
+             "\"wall_s\":{:.1f}}}",
+             outcome->step_ns.count, measured.count,
+             100.0 * (static_cast<double>(outcome->step_ns.count) /
+                          static_cast<double>(measured.count) -
+                      1),
+             outcome->placed_peak_bytes.count, run->measured.peak.count, outcome->host_bytes.count,
+             run->measured.outside.count, outcome->compute_ns.count, outcome->offload_bytes.count,
+             outcome->prefetch_bytes.count, outcome->recompute_runs, outcome->recompute_ns.count,
+             stalls, steps.front().count, steps.back().count, different.empty(), quoted(different),
+             wall.count());
+}
+
+std::set<std::string> finished_cells(const std::string& file) {
+  std::set<std::string> done;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    const auto hash = line.find(",\"trace_hash\""), policy = line.find("\"policy\""),
+               bytes = line.find(",\"budget_bytes\"");
+    if (hash == std::string::npos || policy == std::string::npos || bytes == std::string::npos)
+      continue;
+    done.insert(line.substr(0, hash) + line.substr(policy, bytes - policy));
+  }
+  return done;
+}
+
+std::vector<std::string> policy_names(const Options& options) {
+  if (!options.policies.empty()) return options.policies;
+  std::vector<std::string> names;
+  for (const PolicyEntry& entry : policies()) names.emplace_back(entry.name);
+  for (const CompositionEntry& entry : compositions()) names.emplace_back(entry.name);
+  return names;
+}
+
+Status run_subject(Subject& subject, const DeviceProfile& profile, const Options& options,
+                   std::size_t& cell, std::size_t part, std::size_t parts) {
+  const std::string file = options.out + "/fidelity.jsonl";
+  const auto done = finished_cells(file);
+  std::ofstream out(file, std::ios::app);
+  for (const std::string& policy : policy_names(options)) {
+    for (const std::string& budget : options.budgets) {
+      if (cell++ % parts != part) continue;
+      const std::string key = fmt::format("{{\"trace\":\"{}\"\"policy\":\"{}\",\"budget\":\"{}\"",
+                                          subject.trace.name, policy, budget);
+      if (done.count(key)) continue;
+      Bytes bytes = kAllocationUnit;
+      if (budget == "max") bytes = profile.device_memory;
+      else if (budget != "floor") bytes = {subject.liveness_peak.count * std::stoll(budget) / 100};
+      const std::string row = run_cell(subject, profile, options, policy, budget, bytes);
+      out << row << std::endl;
+      say(row);
+    }
+  }
+  return Ok{};
+}
+
+Status run_all(const Options& options) {
+  std::filesystem::create_directories(options.out);
+  const auto profile = profile_of(options);
+  if (!profile) return profile.error();
+  std::size_t part = 1, parts = 1, cell = 0;
+  if (std::sscanf(options.part.c_str(), "%zu/%zu", &part, &parts) != 2 || part < 1 || part > parts)
+    return Error{.code = ErrorCode::bad_usage, .message = "--part is not of the form 1/2"};
+  for (const std::string& spec : options.networks) {
+    auto trace = trace_of(options, spec);
+    if (!trace) return trace.error();
+    Subject subject{.trace = std::move(*trace)};
+    subject.hash = trace_hash(subject.trace);
+    const auto peak = liveness_peak(subject.trace, *profile);
+    if (!peak) return peak.error();
+    subject.liveness_peak = *peak;
+    if (Status status = run_subject(subject, *profile, options, cell, part - 1, parts); !status)
+      return status;
+  }
+  return Ok{};
+}
+
+}  // namespace
+}  // namespace superneurons
+
+int main(int argc, char** argv) {
+  superneurons::Options options;
+  CLI::App app{"predicted beside measured, for every network, policy and budget"};
+  app.add_option("--out", options.out, "folder of results")->required();
+  app.add_option("--networks", options.networks, "NAME:BATCH,...")->delimiter(',');
+  app.add_option("--policies", options.policies, "default: all")->delimiter(',');
+  app.add_option("--budgets", options.budgets, "percent of the liveness peak, floor or max")
+      ->delimiter(',');
+  app.add_option("--part", options.part, "k/n: every n-th cell");
+  app.add_option("--on", options.on, "cuda or host");
+  app.add_option("--steps", options.steps, "training steps per cell");
+  app.add_option("--warmup", options.warmup, "of which are not counted");
+  app.add_flag("--stress", options.stress, "random delays and poisoned ranges");
+  CLI11_PARSE(app, argc, argv);
+  const superneurons::Status status = superneurons::run_all(options);
+  if (status) return 0;
+  fmt::print(stderr, "superneurons_fidelity: {}\n", status.error().message);
+  return 1;
+}

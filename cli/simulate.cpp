@@ -1,0 +1,61 @@
+// simulate T: what a plan would cost: peak, time, stalls by cause, traffic, recompute.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/session.h"
+#include "simulator/execute.h"
+#include "simulator/model_backend.h"
+#include "simulator/report.h"
+
+namespace superneurons {
+namespace {
+
+struct Options {
+  Target target;
+  PlanSource source;
+  std::string json;
+  std::string timeline;
+  std::string memory;
+};
+
+Status write_timeline(const Options& options, const Loaded& loaded, const Plan& plan) {
+  if (options.timeline.empty()) return Ok{};
+  const auto placement = place(loaded.trace, plan, plan.budget.device);
+  if (!placement) return placement.error();
+  const Program program = build_program(loaded.trace, plan, *placement);
+  const auto timeline = simulate(loaded.trace, plan, loaded.profile, {.keep_spans = true});
+  if (!timeline) return timeline.error();
+  return write_json(options.timeline, format_chrome_trace(loaded.trace, plan, program, *timeline));
+}
+
+Status run(const Options& options, const Session& session) {
+  const auto loaded = load(options.target);
+  if (!loaded) return loaded.error();
+  const auto plan = plan_from(options.source, options.target, *loaded, session);
+  if (!plan) return plan.error();
+  const auto outcome = evaluate(loaded->trace, *plan, loaded->profile);
+  if (!outcome) return outcome.error();
+  fmt::print("{}", format_outcome(*outcome));
+  if (Status status = write_timeline(options, *loaded, *plan); !status) return status;
+  if (!options.memory.empty())
+    if (Status status = write_json(options.memory, format_memory_json(loaded->trace, *plan));
+        !status)
+      return status;
+  return write_json(options.json, format_json({&*outcome, 1}, {{"command", session.command_line}}));
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, Session& session) {
+  auto options = std::make_shared<Options>();
+  auto* command = add_command(app, session, "simulate", "predict peak, time and traffic of a plan",
+                              [options, &session] { return run(*options, session); });
+  add_target_options(*command, options->target);
+  add_plan_options(*command, options->source);
+  command->add_option("--json", options->json, "result to write");
+  command->add_option("--timeline", options->timeline, "Chrome/Perfetto trace to write");
+  command->add_option("--memory", options->memory, "memory over plan steps to write (JSON)");
+}
+
+}  // namespace superneurons
