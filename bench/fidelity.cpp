@@ -17,6 +17,7 @@
 #include "ir/files.h"
 #include "ir/profile_io.h"
 #include "ir/trace_io.h"
+#include "memory/allocator.h"
 #include "memory/placement.h"
 #include "networks/network.h"
 #include "policies/policy.h"
