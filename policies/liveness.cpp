@@ -1,0 +1,90 @@
+// Liveness (SuperNeurons, PPoPP 2018, section 3.2): a tensor leaves the device right after the last
+// step that needs it. The paper keeps in/out sets per layer and scans forward, O(N^2); here each
+// tensor's touches are walked once, so that it is linear in the plan and works on any plan.
+#include <fmt/core.h>
+
+#include "policies/passes.h"
+#include "policies/rewrite.h"
+
+namespace superneurons {
+namespace {
+
+/// Carried tensors whose value no op of the next training step needs live nowhere in between.
+void forget_unneeded(const PolicyContext& context, Plan& plan) {
+  for (std::size_t i = 0; i < plan.begin.size(); ++i) {
+    const Carry& carry = context.trace.carry[i];
+    if (carry.start == carry.end && plan.begin[i].place == Place::device &&
+        !context.flow[carry.start].needed_at_start)
+      plan.begin[i].place = Place::nowhere;
+  }
+}
+
+/// `place` follows the last step that touched the tensor.
+std::string reason(const PolicyContext& context, const Plan& plan, TensorId tensor,
+                   std::uint32_t place) {
+  if (!context.explain) return "";
+  const std::string& name = context.trace[tensor].name;
+  if (place == 0) return fmt::format("no step needs {}", name);
+  const std::uint32_t step = place - 1;
+  if (plan.steps[step].kind != StepKind::run)
+    return fmt::format("no step needs {} after its copy", name);
+  return fmt::format("no step needs {} after {}", name, context.trace[plan.steps[step].op()].name);
+}
+
+/// runs[i]: how many of the steps before step i are runs.
+std::vector<std::uint32_t> count_runs(const Plan& plan) {
+  std::vector<std::uint32_t> runs{0};
+  for (const PlanStep& step : plan.steps)
+    runs.push_back(runs.back() + (step.kind == StepKind::run ? 1 : 0));
+  return runs;
+}
+
+/// Frees one tensor as soon as it may be.
+void free_early(const PolicyContext& context, const Plan& plan,
+                const std::vector<std::uint32_t>& runs, TensorId tensor,
+                std::span<const Touch> touches, bool resident, Edits& edits) {
+  std::uint32_t place = 0;  // behind the last step that touched the device copy
+  bool copied_out = false;  // that was an offload
+  const auto free_here = [&] {
+    edits.insert(place, Rank::free, tensor_step(StepKind::free, tensor),
+                 reason(context, plan, tensor, place));
+  };
+  for (const Touch& touch : touches) {
+    if (touch.kind == StepKind::free_host) continue;
+    if (touch.kind == StepKind::free) {
+      // Whoever offloads frees when the copy is done; freeing at once would make others wait.
+      if (!copied_out) {
+        edits.remove(touch.step);
+        free_here();
+      }
+      resident = false;
+      continue;
+    }
+    if (resident && touch.makes && !touch.needs && !copied_out && runs[touch.step] > runs[place])
+      free_here();  // what it holds is overwritten unread, and not at once
+    resident = true;
+    place = touch.step + 1;
+    copied_out = touch.kind == StepKind::offload;
+  }
+  if (resident && !touches.empty()) free_here();
+}
+
+}  // namespace
+
+Result<Plan> liveness(const PolicyContext& context, const Plan& incoming) {
+  const Trace& trace = context.trace;
+  Plan plan = incoming;
+  forget_unneeded(context, plan);
+  const std::vector<bool> stays = pinned(trace, plan);
+  std::vector<bool> resident(trace.tensors.size(), false);
+  for (std::size_t i = 0; i < trace.carry.size(); ++i)
+    resident[trace.carry[i].start.index] = plan.begin[i].place == Place::device;
+  const Touches touches(context, plan);
+  const std::vector<std::uint32_t> runs = count_runs(plan);
+  Edits edits(plan.steps.size());
+  for (std::uint32_t t = 0; t < trace.tensors.size(); ++t)
+    if (!stays[t]) free_early(context, plan, runs, {t}, touches[{t}], resident[t], edits);
+  return std::move(edits).apply(plan);
+}
+
+}  // namespace superneurons

@@ -1,0 +1,182 @@
+#include "policies/rewrite.h"
+
+#include <algorithm>
+
+#include "memory/placement.h"
+
+namespace superneurons {
+namespace {
+
+bool contains(const std::vector<TensorId>& ids, TensorId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+bool has(std::span<const Value> values, TensorId id) {
+  return std::any_of(values.begin(), values.end(),
+                     [&](const Value& value) { return value.tensor == id; });
+}
+
+template <class Visit>
+void visit_touches(const PolicyContext& context, const Plan& plan, const Visit& visit) {
+  const std::vector<bool> rerun = reruns(context.trace, plan);
+  for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = plan.steps[i];
+    if (step.kind != StepKind::run) {
+      visit(step.tensor(),
+            Touch{i, step.kind, step.kind == StepKind::offload, step.kind == StepKind::prefetch});
+      continue;
+    }
+    const std::vector<Value> makes = makes_of(context, step, rerun[i]);
+    const std::span<const Value> needs = needs_of(context, step, rerun[i]);
+    for (const Value& need : needs)
+      visit(need.tensor, Touch{i, StepKind::run, true, has(makes, need.tensor)});
+    for (const Value& made : makes)
+      if (!has(needs, made.tensor)) visit(made.tensor, Touch{i, StepKind::run, false, true});
+  }
+}
+
+bool can_leave(Role role) {
+  return role == Role::activation || role == Role::saved || role == Role::temporary;
+}
+
+}  // namespace
+
+Touches::Touches(const PolicyContext& context, const Plan& plan)
+    : first_(context.trace.tensors.size() + 1, 0) {
+  visit_touches(context, plan, [&](TensorId tensor, const Touch&) { ++first_[tensor.index + 1]; });
+  for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
+  touches_.resize(first_.back());
+  std::vector<std::uint32_t> next(first_.begin(), first_.end() - 1);
+  visit_touches(context, plan, [&](TensorId tensor, const Touch& touch) {
+    touches_[next[tensor.index]++] = touch;
+  });
+}
+
+std::span<const Value> needs_of(const PolicyContext& context, const PlanStep& step, bool rerun) {
+  const OpFlow& flow = context.flow[step.op()];
+  return rerun ? flow.rerun_needs : flow.needs;
+}
+
+std::vector<Value> makes_of(const PolicyContext& context, const PlanStep& step, bool rerun) {
+  const OpFlow& flow = context.flow[step.op()];
+  std::vector<Value> makes = rerun ? flow.rerun_makes : flow.makes;
+  const std::vector<TensorId>& omits = context.trace[step.op()].choices[step.choice].omits;
+  std::erase_if(makes, [&](const Value& value) {
+    return contains(step.discard, value.tensor) || contains(omits, value.tensor);
+  });
+  return makes;
+}
+
+std::vector<bool> reruns(const Trace& trace, const Plan& plan) {
+  std::vector<bool> ran(trace.ops.size(), false), rerun(plan.steps.size(), false);
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    if (plan.steps[i].kind != StepKind::run) continue;
+    rerun[i] = ran[plan.steps[i].subject];
+    ran[plan.steps[i].subject] = true;
+  }
+  return rerun;
+}
+
+std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan) {
+  std::vector<Nanoseconds> clock{0_ns};
+  clock.reserve(plan.steps.size() + 1);
+  for (const PlanStep& step : plan.steps) {
+    const bool runs = step.kind == StepKind::run;
+    clock.push_back(clock.back() + (runs ? trace[step.op()].choices[step.choice].ns : 0_ns));
+  }
+  return clock;
+}
+
+std::vector<bool> pinned(const Trace& trace, const Plan& plan) {
+  std::vector<bool> result(trace.tensors.size(), false);
+  for (std::size_t i = 0; i < trace.carry.size(); ++i)
+    if (plan.begin[i].place == Place::device) result[trace.carry[i].end.index] = true;
+  return result;
+}
+
+std::vector<Idle> idle_into_backward(const PolicyContext& context, const Plan& plan) {
+  const Trace& trace = context.trace;
+  const Touches touches(context, plan);
+  const std::vector<bool> rerun = reruns(trace, plan);
+  const auto backward = [&](std::uint32_t step) {
+    const Phase phase = trace[plan.steps[step].op()].phase;
+    return rerun[step] || phase == Phase::backward || phase == Phase::recompute;
+  };
+  std::vector<bool> carried(trace.tensors.size(), false);
+  for (const Carry& carry : trace.carry)
+    carried[carry.start.index] = carried[carry.end.index] = true;
+  std::vector<Idle> result;
+  for (std::uint32_t t = 0; t < trace.tensors.size(); ++t) {
+    if (carried[t] || !can_leave(trace.tensors[t].role)) continue;
+    const std::span<const Touch> of = touches[{t}];
+    const auto moves = [](const Touch& touch) {
+      return touch.kind != StepKind::run && touch.kind != StepKind::free;
+    };
+    if (std::any_of(of.begin(), of.end(), moves)) continue;
+    Idle idle{{t}};
+    for (std::size_t i = 0; i + 1 < of.size(); ++i) {
+      const Touch &now = of[i], &next = of[i + 1];
+      if (now.needs) ++idle.readers;
+      if (now.makes) {
+        idle.made = now.step;
+        idle.readers = 0;
+        for (const Value& value : context.flow[plan.steps[now.step].op()].makes)
+          if (value.tensor == idle.tensor) idle.version = value.version;
+      }
+      idle.before = now.step;
+      idle.after = next.step;
+      if (now.kind == StepKind::run && next.kind == StepKind::run && next.needs &&
+          !backward(now.step) && backward(next.step))
+        result.push_back(idle);
+    }
+  }
+  return result;
+}
+
+std::size_t Edits::insert(std::uint32_t place, Rank rank, PlanStep step, std::string why) {
+  insertions_.push_back({place, rank, false, std::move(step), std::move(why)});
+  return insertions_.size() - 1;
+}
+
+Plan Edits::apply(const Plan& plan) && {
+  std::stable_sort(insertions_.begin(), insertions_.end(),
+                   [](const Insertion& a, const Insertion& b) {
+                     return a.place != b.place ? a.place < b.place : a.rank < b.rank;
+                   });
+  Plan result = plan;
+  result.steps.clear();
+  result.reasons.clear();
+  result.steps.reserve(plan.steps.size() + insertions_.size());
+  std::size_t next = 0, reason = 0;
+  const auto here = [&] { return static_cast<std::uint32_t>(result.steps.size()); };
+  for (std::uint32_t i = 0; i <= plan.steps.size(); ++i) {
+    for (; next < insertions_.size() && insertions_[next].place == i; ++next) {
+      Insertion& insertion = insertions_[next];
+      if (insertion.cancelled) continue;
+      if (!insertion.why.empty()) result.reasons.push_back({here(), std::move(insertion.why)});
+      result.steps.push_back(std::move(insertion.step));
+    }
+    const bool stays = i < plan.steps.size() && !removed_[i];
+    for (; reason < plan.reasons.size() && plan.reasons[reason].step == i; ++reason)
+      if (stays) result.reasons.push_back({here(), plan.reasons[reason].text});
+    if (stays) result.steps.push_back(plan.steps[i]);
+  }
+  return result;
+}
+
+bool fits(const PolicyContext& context, const Plan& plan) {
+  return static_cast<bool>(place(context.trace, plan, context.budget.device));
+}
+
+std::size_t fewest_that_fit(const PolicyContext& context, std::size_t all,
+                            const std::function<Plan(std::size_t)>& build) {
+  std::size_t low = 0, high = all;  // high is not known to fit if it is `all`
+  while (low < high) {
+    const std::size_t middle = low + (high - low) / 2;
+    if (fits(context, build(middle))) high = middle;
+    else low = middle + 1;
+  }
+  return high;
+}
+
+}  // namespace superneurons

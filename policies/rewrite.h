@@ -1,0 +1,102 @@
+// What passes share to read a plan and to change it: who touches which tensor when, a clock, and
+// edits that are applied in one go. Everything is linear in the plan but for one sort of the edits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "policies/policy.h"
+
+namespace superneurons {
+
+/// What one plan step does to one tensor.
+struct Touch {
+  std::uint32_t step = 0;
+  StepKind kind = StepKind::run;
+  bool needs = false;  // reads the device copy, or keeps bytes of it
+  bool makes = false;  // leaves a new device copy: written by a run, or prefetched
+};
+
+/// The touches of every tensor, in plan order. Outputs that a run discards or its choice omits, and
+/// `once` outputs of reruns, are not touched.
+class Touches {
+ public:
+  Touches(const PolicyContext& context, const Plan& plan);
+  std::span<const Touch> operator[](TensorId tensor) const {
+    return std::span(touches_).subspan(first_[tensor.index],
+                                       first_[tensor.index + 1] - first_[tensor.index]);
+  }
+
+ private:
+  std::vector<Touch> touches_;
+  std::vector<std::uint32_t> first_;
+};
+
+/// Versions that a run step needs and makes, given whether it is a rerun. Discarded and omitted
+/// outputs are not made.
+std::span<const Value> needs_of(const PolicyContext& context, const PlanStep& step, bool rerun);
+std::vector<Value> makes_of(const PolicyContext& context, const PlanStep& step, bool rerun);
+
+/// rerun[i]: step i runs an op that an earlier step ran.
+std::vector<bool> reruns(const Trace& trace, const Plan& plan);
+
+/// Device time at which each plan step starts if nothing ever waits, one more for the end.
+std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan);
+
+/// Tensors at a home on the device, which a free would not give back: of single-tensor carries, and
+/// the `end` of others.
+std::vector<bool> pinned(const Trace& trace, const Plan& plan);
+
+/// A value that is on the device while no step touches it for a while: `step_before` is the last
+/// that does, `step_after` needs it again. `made` is the step that wrote it.
+struct Idle {
+  TensorId tensor;
+  Version version = 0;
+  std::uint32_t made = 0;
+  std::uint32_t before = 0;
+  std::uint32_t after = 0;
+  std::uint32_t readers = 0;  // runs that need it in (made, before]
+};
+
+/// Idle values that wait from forward into backward, where most of the memory of training goes: the
+/// last touch is a forward run, the next one backward (reruns count as backward). Only activations,
+/// saved tensors and temporaries that are not carried; nothing that moves to the host already.
+std::vector<Idle> idle_into_backward(const PolicyContext& context, const Plan& plan);
+
+/// Where an edit goes among others at the same place.
+enum class Rank : std::uint8_t { offload, free, prefetch, run, free_host };
+
+/// Insertions and removals, applied together. `place` p stands before step p of the plan.
+class Edits {
+ public:
+  explicit Edits(std::size_t steps) : removed_(steps, false) {}
+  /// Returns a number for cancel().
+  std::size_t insert(std::uint32_t place, Rank rank, PlanStep step, std::string why = "");
+  void cancel(std::size_t insertion) { insertions_[insertion].cancelled = true; }
+  void remove(std::uint32_t step) { removed_[step] = true; }
+  /// Reasons of the plan move with their steps; those of removed steps go.
+  Plan apply(const Plan& plan) &&;
+
+ private:
+  struct Insertion {
+    std::uint32_t place = 0;
+    Rank rank = Rank::run;
+    bool cancelled = false;
+    PlanStep step;
+    std::string why;
+  };
+  std::vector<Insertion> insertions_;
+  std::vector<bool> removed_;
+};
+
+/// Whether the plan places within both budgets of the context.
+bool fits(const PolicyContext& context, const Plan& plan);
+
+/// The smallest `count` in [0, all] for which `build(count)` fits, assuming that more never needs
+/// more memory; `all` if none does. About log2(all) plans are built and placed.
+std::size_t fewest_that_fit(const PolicyContext& context, std::size_t all,
+                            const std::function<Plan(std::size_t)>& build);
+
+}  // namespace superneurons
