@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "memory/caching.h"
 #include "memory/heap.h"
 
 namespace superneurons {
@@ -13,6 +14,10 @@ std::unique_ptr<Allocator> make_heap(Bytes capacity) {
   return std::make_unique<Heap>(capacity, order);
 }
 
+std::unique_ptr<Allocator> make_caching(Bytes capacity) {
+  return std::make_unique<Caching>(capacity);
+}
+
 constexpr std::array kAllocators = {
     AllocatorEntry{"first_fit", "lowest hole that is large enough, 1 KiB blocks (SuperNeurons)",
                    false, make_heap<HoleOrder::lowest>},
@@ -21,6 +26,10 @@ constexpr std::array kAllocators = {
     AllocatorEntry{"oldest_freed_first",
                    "hole freed longest ago, so that ranges still being copied rest, 1 KiB blocks",
                    false, make_heap<HoleOrder::oldest>},
+    AllocatorEntry{"caching", "as PyTorch: cached segments in a small and a large pool, best fit",
+                   false, make_caching, true},
+    AllocatorEntry{"static_offsets", "planned offline from all lifetimes, several greedy orders",
+                   true},
 };
 
 }  // namespace

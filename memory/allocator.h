@@ -12,8 +12,11 @@
 namespace superneurons {
 
 /// Every range starts on, and is rounded up to, this unit (the 1 KiB blocks of the SuperNeurons
-/// pool, PPoPP 2018, section 3.3.2).
+/// pool, PPoPP 2018, section 3.3.2); those of `caching` to half of it.
 inline constexpr Bytes kAllocationUnit{1024};
+
+/// A capacity that is never reached: sums of sizes in a trace stay below it.
+inline constexpr Bytes kEndless{std::int64_t{1} << 62};
 
 /// A heap over [0, capacity). The seam for plug-ins; see the registry below. What it returns is a
 /// function of the calls so far: no addresses, no clock.

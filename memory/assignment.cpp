@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "memory/heap.h"
+#include "memory/static_offsets.h"
 
 namespace superneurons {
 namespace {
@@ -14,6 +15,33 @@ struct Padding {
   Bytes around(Bytes bytes) const { return before + bytes + after; }
 };
 
+/// Offsets of all device requests in the order in which they are taken. Homes, which live
+/// throughout, go to the bottom: a packing of the rest is as good there as anywhere.
+std::vector<Bytes> plan_all(const Schedule& schedule, const Padding& padding) {
+  std::vector<Bytes> offsets;
+  std::vector<Lifetime> lifetimes;
+  std::vector<std::uint32_t> lifetime_of(schedule.requests.size());
+  Bytes bottom{};
+  const auto end = static_cast<std::uint32_t>(schedule.events.size());
+  for (std::uint32_t time = 0; time < end; ++time) {
+    const ScheduleEvent& event = schedule.events[time];
+    const Allocation& allocation = schedule.requests[event.request].allocation;
+    if (allocation.space == Space::host) continue;
+    const Bytes size = round_up(padding.around(allocation.range.bytes), kAllocationUnit);
+    if (event.request < schedule.homes) {
+      offsets.push_back(bottom);
+      bottom += size;
+    } else if (event.taken) {
+      lifetime_of[event.request] = static_cast<std::uint32_t>(lifetimes.size());
+      lifetimes.push_back({size, time, end});
+    } else {
+      lifetimes[lifetime_of[event.request]].to = time;
+    }
+  }
+  for (const Bytes offset : plan_offsets(lifetimes)) offsets.push_back(bottom + offset);
+  return offsets;
+}
+
 }  // namespace
 
 Assignment assign(const Schedule& schedule, const AllocatorEntry& entry, Bytes arena, Bytes host,
@@ -21,7 +49,8 @@ Assignment assign(const Schedule& schedule, const AllocatorEntry& entry, Bytes a
   const Padding padding{round_up(guard, kAllocationUnit), guard};
   Assignment result;
   result.ranges.resize(schedule.requests.size());
-  const std::unique_ptr<Allocator> device = entry.make(arena);
+  const std::unique_ptr<Allocator> device =
+      entry.offline ? make_planned(arena, plan_all(schedule, padding)) : entry.make(arena);
   Heap pool(host, HoleOrder::lowest);
   for (const ScheduleEvent& event : schedule.events) {
     const Request& request = schedule.requests[event.request];

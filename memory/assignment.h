@@ -9,9 +9,6 @@
 
 namespace superneurons {
 
-/// No arena or pool is that large; sums of sizes in a trace stay below it.
-inline constexpr Bytes kEndless{std::int64_t{1} << 62};
-
 struct Misfit {
   std::uint32_t request = 0;
   Bytes wanted{};  // rounded, guards included

@@ -4,16 +4,13 @@
 
 #include <algorithm>
 
+#include "ir/files.h"
 #include "memory/allocator.h"
 #include "memory/assignment.h"
 #include "memory/schedule.h"
 
 namespace superneurons {
 namespace {
-
-std::string size_text(Bytes bytes) {
-  return fmt::format("{:.1f} KiB", static_cast<double>(bytes.count) / 1024);
-}
 
 Error unlawful(const Schedule& schedule) {
   return {ErrorCode::unlawful, "cannot be placed: " + schedule.fault, "", 0, std::nullopt};
@@ -51,35 +48,59 @@ std::string asker(const Trace& trace, const Plan& plan, const Schedule& schedule
                      tensor, request.step);
 }
 
-/// Smallest arena for a schedule that has no fault.
+Bytes live_peak_of(const Schedule& schedule) {
+  Bytes peak = schedule.at_start.total;
+  for (const Residency& row : schedule.residency) peak = std::max(peak, row.total);
+  return peak;
+}
+
+/// Smallest arena for a schedule that has no fault. Where offsets depend on the arena it halves the
+/// interval between one that is too small and one that is enough, so that one unit less than the
+/// answer is refused.
 Bytes smallest_arena_of(const Schedule& schedule, const AllocatorEntry& entry, Bytes guard) {
-  return assign(schedule, entry, kEndless, kEndless, guard).device_peak;
+  Bytes enough = assign(schedule, entry, kEndless, kEndless, guard).device_peak;
+  if (!entry.elastic) return enough;
+  Bytes less = round_up(live_peak_of(schedule), kAllocationUnit) - kAllocationUnit;
+  while (less + kAllocationUnit < enough) {
+    const std::int64_t units = (enough - less).count / kAllocationUnit.count;
+    const Bytes middle = less + kAllocationUnit * (units / 2);
+    const Assignment tried = assign(schedule, entry, middle, kEndless, guard);
+    if (tried.misfit) less = middle;
+    else enough = tried.device_peak;
+  }
+  return enough;
 }
 
 Error does_not_fit(const Trace& trace, const Plan& plan, const Schedule& schedule,
                    const Misfit& misfit, Bytes room, Bytes smallest_arena) {
   const Request& request = schedule.requests[misfit.request];
-  const bool on_host = request.allocation.space == Space::host;
-  std::string message =
-      fmt::format("does not fit: {} needs {}{} and the largest hole is {} of {}",
-                  asker(trace, plan, schedule, misfit.request), size_text(misfit.wanted),
-                  on_host ? " on the host" : "", size_text(misfit.largest_hole), size_text(room));
   Shortage shortage;
   shortage.short_by = misfit.wanted - misfit.largest_hole;
   shortage.largest_hole = misfit.largest_hole;
   shortage.smallest_budget = smallest_arena;
   if (misfit.request >= schedule.homes) shortage.op = op_at(trace, plan, request.step);
+  std::string message =
+      fmt::format("does not fit: {} needs {}{} and the largest hole is {} of {}",
+                  asker(trace, plan, schedule, misfit.request), format_bytes(misfit.wanted),
+                  request.allocation.space == Space::host ? " on the host" : "",
+                  format_bytes(misfit.largest_hole), format_bytes(room));
+  if (shortage.short_by <= 0_B) {
+    // Planned offsets that end beyond the arena, or a cached segment larger than the request.
+    shortage.short_by = std::max(smallest_arena - room, kAllocationUnit);
+    message += fmt::format(" (where {} cannot put it; an arena of {} is enough)", plan.allocator,
+                           format_bytes(smallest_arena));
+  }
   return {ErrorCode::does_not_fit, std::move(message), "", 0, std::move(shortage)};
 }
 
 /// Fills in what does not depend on offsets.
 void set_live_peak(const Schedule& schedule, Placement& placement) {
-  placement.live_peak = schedule.at_start.total;
-  for (std::uint32_t i = 0; i < schedule.residency.size(); ++i) {
-    if (schedule.residency[i].total <= placement.live_peak) continue;
-    placement.live_peak = schedule.residency[i].total;
-    placement.live_peak_step = i;
-  }
+  placement.live_peak = live_peak_of(schedule);
+  const auto at =
+      std::find_if(schedule.residency.begin(), schedule.residency.end(),
+                   [&](const Residency& row) { return row.total == placement.live_peak; });
+  if (at != schedule.residency.end())
+    placement.live_peak_step = static_cast<std::uint32_t>(at - schedule.residency.begin());
 }
 
 Placement placement_of(const Schedule& schedule, const Assignment& assignment) {

@@ -43,14 +43,17 @@ struct PlacementOptions {
 
 /// Offset of every range, or an Error does_not_fit with a Shortage and the plan step and op that
 /// failed. Uses plan.allocator; `arena` caps the device, plan.budget.host the host (first fit).
-/// `tensor` allocations: an `end` tensor of a two-tensor carry with a device home goes into that
-/// home.
+/// Homes, device and host, are reserved for the whole training step and their tensors go back to
+/// them; the `end` tensor of a two-tensor carry goes into the home of its `start`, which must be
+/// empty by then (free or free_host it first). Error unlawful where a step cannot be placed
+/// whatever the arena, bad_usage for an unknown allocator.
 Result<Placement> place(const Trace& trace, const Plan& plan, Bytes arena,
                         const PlacementOptions& options = {});
 
-/// The smallest arena in which the plan places with its allocator: `place` in an endless arena
-/// gives placed_peak for online allocators. Also what `smallest feasible budget` means for a fixed
-/// plan.
+/// The smallest arena in which the plan places with its allocator, whatever the host budget: one
+/// unit less is refused. It is the placed_peak of `place` in any larger arena, but for `caching`,
+/// which makes do with less where there is less. Also what `smallest feasible budget` means for a
+/// fixed plan.
 Result<Bytes> smallest_arena(const Trace& trace, const Plan& plan);
 
 /// The largest working set of any op (operands + workspace of its smallest choice + homes that
