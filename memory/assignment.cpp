@@ -15,9 +15,10 @@ struct Padding {
   Bytes around(Bytes bytes) const { return before + bytes + after; }
 };
 
-/// Offsets of all device requests in the order in which they are taken. Homes, which live
-/// throughout, go to the bottom: a packing of the rest is as good there as anywhere.
-std::vector<Bytes> plan_all(const Schedule& schedule, const Padding& padding) {
+/// Offsets of all device requests in the order in which they are taken, and their peak. Homes,
+/// which live throughout, go to the bottom: a packing of the rest is as good there as anywhere.
+std::vector<Bytes> plan_all(const Schedule& schedule, const Padding& padding,
+                            std::optional<Bytes>& peak) {
   std::vector<Bytes> offsets;
   std::vector<Lifetime> lifetimes;
   std::vector<std::uint32_t> lifetime_of(schedule.requests.size());
@@ -38,7 +39,12 @@ std::vector<Bytes> plan_all(const Schedule& schedule, const Padding& padding) {
       lifetimes[lifetime_of[event.request]].to = time;
     }
   }
-  for (const Bytes offset : plan_offsets(lifetimes)) offsets.push_back(bottom + offset);
+  peak = bottom;
+  const std::vector<Bytes> above = plan_offsets(lifetimes);
+  for (std::size_t i = 0; i < above.size(); ++i) {
+    offsets.push_back(bottom + above[i]);
+    peak = std::max(*peak, offsets.back() + lifetimes[i].size);
+  }
   return offsets;
 }
 
@@ -50,7 +56,8 @@ Assignment assign(const Schedule& schedule, const AllocatorEntry& entry, Bytes a
   Assignment result;
   result.ranges.resize(schedule.requests.size());
   const std::unique_ptr<Allocator> device =
-      entry.offline ? make_planned(arena, plan_all(schedule, padding)) : entry.make(arena);
+      entry.offline ? make_planned(arena, plan_all(schedule, padding, result.planned_peak))
+                    : entry.make(arena);
   Heap pool(host, HoleOrder::lowest);
   for (const ScheduleEvent& event : schedule.events) {
     const Request& request = schedule.requests[event.request];

@@ -20,6 +20,7 @@ struct Assignment {
   Bytes device_peak{};
   std::uint32_t device_peak_step = 0;
   Bytes host_peak{};
+  std::optional<Bytes> planned_peak;  // offline only: the arena that the planned offsets need
   std::optional<Misfit> misfit;  // first request that got no range; the rest is not filled then
 };
 

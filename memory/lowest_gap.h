@@ -43,9 +43,10 @@ class LowestGap {
       if (chunk.to <= lifetime.from || chunk.from >= lifetime.to) continue;
       work -= static_cast<std::int64_t>(chunk.placed.size());
       for (const Placed& placed : chunk.placed) {
-        if (placed.to <= lifetime.from || placed.from >= lifetime.to) continue;
-        if (placed.offset - top >= lifetime.size) return top;
-        top = std::max(top, placed.end);
+        // Without short cuts: whether two lifetimes meet is hard to predict, the return is easy.
+        const bool together = (placed.to > lifetime.from) & (placed.from < lifetime.to);
+        if (together & (placed.offset - top >= lifetime.size)) return top;
+        top = together & (placed.end > top) ? placed.end : top;
       }
     }
     return top;

@@ -79,16 +79,19 @@ Error does_not_fit(const Trace& trace, const Plan& plan, const Schedule& schedul
   shortage.largest_hole = misfit.largest_hole;
   shortage.smallest_budget = smallest_arena;
   if (misfit.request >= schedule.homes) shortage.op = op_at(trace, plan, request.step);
-  std::string message =
-      fmt::format("does not fit: {} needs {}{} and the largest hole is {} of {}",
-                  asker(trace, plan, schedule, misfit.request), format_bytes(misfit.wanted),
-                  request.allocation.space == Space::host ? " on the host" : "",
-                  format_bytes(misfit.largest_hole), format_bytes(room));
+  const std::string wanted = format_bytes(misfit.wanted);
+  const std::string largest = format_bytes(misfit.largest_hole);
+  std::string message = fmt::format("does not fit: {} needs {}{} and the largest hole is {} of {}",
+                                    asker(trace, plan, schedule, misfit.request), wanted,
+                                    request.allocation.space == Space::host ? " on the host" : "",
+                                    largest, format_bytes(room));
   if (shortage.short_by <= 0_B) {
     // Planned offsets that end beyond the arena, or a cached segment larger than the request.
     shortage.short_by = std::max(smallest_arena - room, kAllocationUnit);
     message += fmt::format(" (where {} cannot put it; an arena of {} is enough)", plan.allocator,
                            format_bytes(smallest_arena));
+  } else if (wanted == largest) {
+    message += fmt::format(" ({} short)", format_bytes(shortage.short_by));
   }
   return {ErrorCode::does_not_fit, std::move(message), "", 0, std::move(shortage)};
 }
@@ -134,7 +137,9 @@ Result<Placement> place(const Trace& trace, const Plan& plan, Bytes arena,
   const bool on_host =
       requests.requests[assignment.misfit->request].allocation.space == Space::host;
   return does_not_fit(trace, plan, requests, *assignment.misfit, on_host ? plan.budget.host : arena,
-                      smallest_arena_of(requests, **entry, options.guard));
+                      assignment.planned_peak
+                          ? *assignment.planned_peak
+                          : smallest_arena_of(requests, **entry, options.guard));
 }
 
 Result<Bytes> smallest_arena(const Trace& trace, const Plan& plan) {

@@ -11,9 +11,9 @@
 namespace superneurons {
 namespace {
 
-/// How many placed lifetimes all greedy orders together may look at: about half a second. A count
-/// and not a clock, so that offsets are the same everywhere.
-constexpr std::int64_t kWork = 400'000'000;
+/// How many placed lifetimes all greedy orders together may look at: some tenths of a second. A
+/// count and not a clock, so that offsets are the same everywhere.
+constexpr std::int64_t kWork = 200'000'000;
 
 struct Packing {
   std::vector<Bytes> offsets;
