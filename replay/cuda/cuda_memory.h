@@ -1,0 +1,46 @@
+// Memory of the CUDA backend: the arena, the pinned pool, and two words outside of both.
+#pragma once
+
+#include "memory/placement.h"
+#include "replay/cuda/check.h"
+
+namespace superneurons {
+
+class CudaMemory {
+ public:
+  /// One cudaMalloc of exactly `arena` bytes and one pinned piece of `pool` bytes (pinning costs
+  /// about half a second per GiB, so it happens once). Error device: no GPU, or not enough memory,
+  /// saying how much is free.
+  static Result<CudaMemory> take(Bytes arena, Bytes pool);
+
+  Bytes arena_bytes() const { return arena_bytes_; }
+  Bytes pool_bytes() const { return pool_bytes_; }
+  std::byte* arena() const { return arena_.get(); }
+  std::byte* at(Space space, Range range) const {
+    return (space == Space::device ? arena_.get() : pool_.get()) + range.offset.count;
+  }
+  /// Device memory in use beyond the arena: contexts, modules, libraries, of all processes.
+  Result<Bytes> outside() const;
+
+  // Each of these waits for its own work on `stream` and refuses ranges outside of the memory.
+  Status initialise(const Trace& trace, TensorId tensor, std::uint64_t seed, Space space,
+                    Range range, cudaStream_t stream);
+  Result<std::uint64_t> checksum(Space space, Range range, cudaStream_t stream);
+  Status read(Space space, Range range, std::byte* to);
+
+  /// Where launch_guard_check() leaves the first code.
+  unsigned long long* guard_slot() const { return slots() + 1; }
+  Result<std::uint64_t> first_broken_guard() const;
+
+ private:
+  CudaMemory() = default;
+  Status check(Space space, Range range) const;
+  unsigned long long* slots() const { return reinterpret_cast<unsigned long long*>(slots_.get()); }
+
+  Bytes arena_bytes_{}, pool_bytes_{};
+  DeviceMemory arena_;
+  PinnedMemory pool_;
+  DeviceMemory slots_;  // checksum; first broken guard
+};
+
+}  // namespace superneurons
