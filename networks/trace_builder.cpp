@@ -89,7 +89,8 @@ void free_after_last_use(Trace& trace, TensorId loss) {
 TraceBuilder::TraceBuilder(const Network& net, const LoweringOptions& options)
     : net_(net), options_(options) {
   trace_.network = net.name;
-  trace_.name = fmt::format("{}-b{}", net.name, options.batch);
+  trace_.name = fmt::format("{}-b{}{}", net.name, options.batch,
+                            options.lowering == Lowering::paper ? "-paper" : "");
   trace_.lowering = options.lowering == Lowering::native ? "native" : "paper";
   trace_.origin = fmt::format("{} lowering of the layer graph", trace_.lowering);
   trace_.batch = options.batch;
