@@ -98,6 +98,8 @@ TraceBuilder::TraceBuilder(const Network& net, const LoweringOptions& options)
   for (const Fact fact :
        {Fact::accesses, Fact::frees, Fact::layers, Fact::phases, Fact::flops, Fact::native})
     set(trace_, fact, Capability::exact);
+  trace_.ops.reserve(6 * net.layers.size());
+  trace_.tensors.reserve(8 * net.layers.size());
 }
 
 TensorId TraceBuilder::add_tensor(Tensor tensor, std::int64_t element_bytes) {
