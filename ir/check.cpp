@@ -23,6 +23,8 @@ Broken Checker::check() {
     return broken(Law::well_formed, fmt::format("the plan has {} begin entries for {} carries",
                                                 plan_.begin.size(), trace_.carry.size()));
   }
+  if (plan_.budget.device < 0_B || plan_.budget.host < 0_B)
+    return broken(Law::well_formed, "a budget is negative");
   if (Broken bad = begin()) return bad;
   for (at_ = 0; at_ < plan_.steps.size(); ++at_) {
     op_ = kNoIndex;

@@ -277,6 +277,7 @@ TEST(Laws, ids_and_tables_out_of_range_are_refused) {
     expect(trace, plan, {"damaged ids", "", Law::well_formed, step, op, tensor});
   };
   refused(0, "", "", [](Plan& plan) { plan.begin.pop_back(); });
+  refused(0, "", "", [](Plan& plan) { plan.budget.host = {-1}; });
   refused(0, "", "w", [](Plan& plan) { plan.begin[1].place = static_cast<Place>(7); });
   refused(3, "", "", [](Plan& plan) { plan.steps[3].subject = 8; });
   refused(9, "", "", [](Plan& plan) { plan.steps[9].subject = 9; });
