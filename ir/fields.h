@@ -8,6 +8,8 @@
 //     }
 #pragma once
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,6 +17,7 @@
 #include <map>
 #include <type_traits>
 
+#include "ir/device_profile.h"
 #include "ir/json.h"
 #include "ir/plan.h"
 #include "ir/trace.h"
@@ -47,7 +50,7 @@ class FieldReader {
   void required(std::string_view key, T& out) {
     if (!problem_.empty()) return;
     if (const auto value = object_.find(key)) take(key, *value, out);
-    else fail(subject() + " lacks \"" + std::string(key) + "\"");
+    else fail(fmt::format("{} lacks \"{}\"", subject(), key));
   }
   template <class T, class Plain>
   void optional(std::string_view key, T& out, const Plain&) {
@@ -61,15 +64,13 @@ class FieldReader {
 
  private:
   std::string subject() const {
-    std::string text(what_);
-    if (index_ >= 0) text += ' ' + std::to_string(index_);
-    return text;
+    return index_ >= 0 ? fmt::format("{} {}", what_, index_) : std::string(what_);
   }
   template <class T>
   void take(std::string_view key, JsonValue value, T& out) {
     if (get(value, out) || !problem_.empty()) return;
-    fail("\"" + std::string(key) + "\" of " + subject() + " is or holds " + wrong_ + " (would be " +
-         right_ + ")");
+    fail(fmt::format("\"{}\" of {} {} {} (would be {})", key, subject(),
+                     value.describe() == wrong_ ? "is" : "holds", wrong_, right_));
   }
   bool expected(JsonValue value, std::string right) {
     wrong_ = value.describe();
@@ -97,8 +98,8 @@ class FieldReader {
     if (!value.is(JsonKind::integer) ||
         value.integer() < static_cast<std::int64_t>(Limits::min()) ||
         value.integer() > static_cast<std::int64_t>(Limits::max()))
-      return expected(value, "a whole number from " + std::to_string(Limits::min()) + " to " +
-                                 std::to_string(Limits::max()));
+      return expected(value,
+                      fmt::format("a whole number from {} to {}", Limits::min(), Limits::max()));
     return out = static_cast<Integer>(value.integer()), true;
   }
   template <class Unit>
@@ -154,6 +155,9 @@ class FieldReader {
     return true;
   }
   bool get(JsonValue value, Kernel& out) { return get_pair(value, out.name, out.ns, "[name, ns]"); }
+  bool get(JsonValue value, TransferCurve::Point& out) {
+    return get_pair(value, out.bytes, out.ns, "[bytes, ns]");
+  }
   bool get(JsonValue value, Access& out) {
     if (value.is(JsonKind::array)) {
       std::vector<std::int64_t> range;
@@ -165,8 +169,8 @@ class FieldReader {
       return false;
     }
     if (out.tensor.index >= tensors_->size()) {
-      fail(subject() + " accesses tensor " + std::to_string(out.tensor.index) + ", of which " +
-           "there is none so far (tensors: " + std::to_string(tensors_->size()) + ")");
+      fail(fmt::format("{} accesses tensor {}, of which there is none so far (tensors: {})",
+                       subject(), out.tensor.index, tensors_->size()));
       return false;
     }
     if (!value.is(JsonKind::array)) out.length = (*tensors_)[out.tensor.index].bytes;
@@ -193,17 +197,20 @@ class FieldReader {
 class FieldWriter {
  public:
   /// Appends one object to `out`. `tensors`, where given, are those that accesses refer to.
-  explicit FieldWriter(std::string& out, const std::vector<Tensor>* tensors = nullptr)
-      : out_(out), tensors_(tensors) {
+  /// `before_key` stands before each key: "\n  " gives one line per field.
+  explicit FieldWriter(std::string& out, const std::vector<Tensor>* tensors = nullptr,
+                       std::string_view before_key = "")
+      : out_(out), tensors_(tensors), before_key_(before_key) {
     out_ += '{';
   }
-  void close() { out_ += '}'; }
+  void close() { out_ += before_key_.empty() ? "}" : "\n}"; }
 
   static constexpr bool kReads = false;
   template <class T>
   void required(std::string_view key, const T& value) {
     if (!first_) out_ += ',';
     first_ = false;
+    out_ += before_key_;
     out_ += '"';
     out_ += key;
     out_ += "\":";
@@ -213,10 +220,14 @@ class FieldWriter {
   void optional(std::string_view key, const T& value, const Plain& plain) {
     if (!(value == plain)) required(key, value);
   }
-  /// A container, not written if empty.
+  /// A container, not written if empty, or a record, always written.
   template <class T>
   void optional(std::string_view key, const T& value) {
-    if (!value.empty()) required(key, value);
+    if constexpr (requires { value.empty(); }) {
+      if (!value.empty()) required(key, value);
+    } else {
+      required(key, value);
+    }
   }
   void optional(std::string_view key, const std::optional<OpId>& value) {
     if (value) required(key, *value);
@@ -274,6 +285,9 @@ class FieldWriter {
     put(kernel.ns);
     out_ += ']';
   }
+  void put(const TransferCurve::Point& point) {
+    put(std::vector<std::int64_t>{point.bytes.count, point.ns.count});
+  }
   void put(const Access& access) {
     const bool known = access.tensor.index < tensors_->size();
     if (known && access.offset.count == 0 &&
@@ -291,6 +305,7 @@ class FieldWriter {
 
   std::string& out_;
   const std::vector<Tensor>* tensors_;
+  std::string_view before_key_;
   bool first_ = true;
 };
 

@@ -49,8 +49,9 @@ class JsonBuilder {
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   template <class Exception>
-  bool parse_error(std::size_t, const std::string&, const Exception& exception) {
+  bool parse_error(std::size_t position, const std::string&, const Exception& exception) {
     // "[json.exception...] parse error at line 1, column 8: syntax error ...": the end tells.
+    document_.problem_offset_ = position;
     problem = exception.what();
     const auto column = problem.find("column ");
     if (column != std::string::npos) problem = problem.substr(column);
@@ -96,6 +97,7 @@ class JsonBuilder {
 std::optional<std::string> JsonDocument::parse(std::string_view text) {
   nodes_.clear();
   characters_.clear();
+  problem_offset_ = 0;
   if (text.size() > UINT32_MAX / 2) return "too long for one JSON value";
   JsonBuilder builder(*this);
   if (nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &builder)) return {};

@@ -31,6 +31,8 @@ class JsonDocument {
  public:
   /// Replaces the document by `text`, one JSON value. Returns what is wrong with it, or nothing.
   std::optional<std::string> parse(std::string_view text);
+  /// After a bad parse: bytes before the place where it failed, 0 if unknown.
+  std::size_t problem_offset() const { return problem_offset_; }
   /// Valid after a good parse and until the next one.
   JsonValue root() const;
 
@@ -39,6 +41,7 @@ class JsonDocument {
   friend class JsonBuilder;
   std::vector<JsonNode> nodes_;
   std::string characters_;
+  std::size_t problem_offset_ = 0;
 };
 
 /// A node of a document that outlives it.
