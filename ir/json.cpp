@@ -155,6 +155,8 @@ void append_json_number(std::string& out, double number) {
     out += "null";
   } else if (number == 0 && std::signbit(number)) {
     out += "-0.0";  // "-0" would read back as the whole number 0
+  } else if (std::abs(number) < 0x1p53 && number == std::trunc(number)) {
+    append_json_number(out, static_cast<std::int64_t>(number));
   } else {
     char buffer[32];
     out.append(buffer, std::to_chars(buffer, buffer + sizeof buffer, number).ptr);

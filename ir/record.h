@@ -53,7 +53,6 @@ class RecordLines {
   Error error(std::string message) const {
     return {ErrorCode::bad_input, std::move(message), file_, line_};
   }
-  std::int64_t line_number() const { return line_; }
 
  private:
   Status record(JsonValue record) {

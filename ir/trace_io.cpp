@@ -91,6 +91,7 @@ struct TraceReader {
   Trace trace;
   const std::int64_t* line = nullptr;  // of the current record
   std::vector<std::uint32_t> tensor_lines, op_lines, carry_lines;
+  std::string wrong_bytes;  // of the end record; a fault of a tensor's own size goes first
 
   static Status status(const FieldReader& reader) {
     if (reader.problem().empty()) return Ok{};
@@ -150,7 +151,7 @@ struct TraceReader {
     return Ok{};  // of a newer version
   }
 
-  Status totals(JsonValue end) const {
+  Status totals(JsonValue end) {
     const std::pair<const char*, std::size_t> counts[] = {{"tensors", trace.tensors.size()},
                                                           {"ops", trace.ops.size()},
                                                           {"carry", trace.carry.size()}};
@@ -158,7 +159,9 @@ struct TraceReader {
       Status same = compare_count(end, key, static_cast<std::int64_t>(count));
       if (!same) return same;
     }
-    return compare_count(end, "bytes", total_bytes(trace));
+    Status same = compare_count(end, "bytes", total_bytes(trace));
+    if (!same) wrong_bytes = same.error().message;
+    return Ok{};
   }
 
   std::string progress() const {
@@ -209,6 +212,7 @@ Result<Trace> read(const std::string& name, const Feed& feed) {
   if (!status) return std::move(status.error());
   if (const auto fault = locate_fault(reader.trace))
     return Error{ErrorCode::bad_input, fault->message, name, reader.line_of(*fault)};
+  if (!reader.wrong_bytes.empty()) return lines.error(reader.wrong_bytes);
   return std::move(reader.trace);
 }
 

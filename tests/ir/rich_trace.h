@@ -93,7 +93,7 @@ inline Plan rich_plan() {
   plan.allocator = "best_fit";
   plan.budget = {12_GiB, 1_GiB};
   plan.begin = {{Place::device}, {Place::host}, {Place::nowhere}};
-  plan.steps = {run_step({0}), run_step({1}, 2, {{4}, {5}})};
+  plan.steps = {run_step({0}, 0), run_step({1}, 2, {{4}, {5}})};
   for (const StepKind kind :
        {StepKind::free, StepKind::offload, StepKind::prefetch, StepKind::free_host})
     plan.steps.push_back(tensor_step(kind, {7}));
