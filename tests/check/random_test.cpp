@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ir/check.h"
+#include "memory/placement.h"
 #include "tests/random_trace.h"
 
 namespace superneurons {
@@ -35,6 +36,18 @@ TEST(RandomPlans, are_lawful_and_not_a_byte_smaller) {
     plan.budget.device -= 1_B;
     ASSERT_TRUE(check(trace, plan)) << seed;
     EXPECT_EQ(check(trace, plan)->law, Law::over_budget);
+  }
+}
+
+TEST(RandomPlans, place_with_a_live_peak_of_the_smallest_budget_that_is_lawful) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const Trace trace = random_trace(seed);
+    Plan plan = random_lawful_plan(trace, seed);
+    const Bytes smallest = plan.budget.device;
+    plan.budget = {1_GiB, 1_GiB};  // room for rounding and holes
+    const Result<Placement> placement = place(trace, plan, plan.budget.device);
+    ASSERT_TRUE(placement) << seed << ": " << placement.error().message;
+    EXPECT_EQ(placement->live_peak.count, smallest.count) << seed;
   }
 }
 
