@@ -48,7 +48,7 @@ Result<std::unique_ptr<ReplayBackend>> make_host_backend(std::unique_ptr<Kernels
                                                          const ReplayBackendOptions& options);
 #ifdef SUPERNEURONS_CUDA
 /// One plain cudaMalloc arena; three streams, events, one pinned pool. Error device if there is no
-/// GPU or not enough device or pinned memory (says how much there is).
+/// GPU, does_not_fit if there is not enough device or pinned memory (says how much there is).
 Result<std::unique_ptr<ReplayBackend>> make_cuda_backend(std::unique_ptr<Kernels> kernels,
                                                          const ReplayBackendOptions& options);
 #endif

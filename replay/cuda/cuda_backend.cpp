@@ -18,7 +18,7 @@ constexpr std::int64_t kLongestDelay = 400'000;  // clock cycles, some 200 micro
 
 Nanoseconds between(cudaEvent_t from, cudaEvent_t to) {
   float ms = 0;
-  if (cudaEventElapsedTime(&ms, from, to) != cudaSuccess) return {};
+  if (failure(cudaEventElapsedTime(&ms, from, to), {})) return {};  // one was not recorded
   return {static_cast<std::int64_t>(static_cast<double>(ms) * 1e6)};
 }
 

@@ -20,7 +20,7 @@ Result<DeviceMemory> take_arena(Bytes bytes) {
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     const Bytes left{static_cast<std::int64_t>(free)};
-    Error error{.code = ErrorCode::device};
+    Error error{.code = ErrorCode::does_not_fit};
     error.message = fmt::format("the arena takes {}, but only {} of {} of device memory are free",
                                 format_bytes(bytes), format_bytes(left),
                                 format_bytes({static_cast<std::int64_t>(total)}));
@@ -38,7 +38,7 @@ Result<PinnedMemory> pin(Bytes bytes) {
       cudaHostAlloc(&pool, static_cast<std::size_t>(bytes.count), cudaHostAllocDefault);
   if (status == cudaSuccess) return PinnedMemory(static_cast<std::byte*>(pool));
   (void)cudaGetLastError();
-  Error error{.code = ErrorCode::device};
+  Error error{.code = ErrorCode::does_not_fit};
   error.message = fmt::format("cannot pin {} of host memory ({})", format_bytes(bytes),
                               cudaGetErrorString(status));
   return error;

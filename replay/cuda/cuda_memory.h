@@ -9,8 +9,8 @@ namespace superneurons {
 class CudaMemory {
  public:
   /// One cudaMalloc of exactly `arena` bytes and one pinned piece of `pool` bytes (pinning costs
-  /// about half a second per GiB, so it happens once). Error device: no GPU, or not enough memory,
-  /// saying how much is free.
+  /// about half a second per GiB, so it happens once). Error device without a GPU, does_not_fit
+  /// without enough memory, saying how much is free.
   static Result<CudaMemory> take(Bytes arena, Bytes pool);
 
   Bytes arena_bytes() const { return arena_bytes_; }

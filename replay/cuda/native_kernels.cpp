@@ -56,6 +56,11 @@ Status CudaNativeKernels::prepare(const Trace& trace, std::uint64_t seed) {
       error.message = fmt::format("{} ({}): {}", op.name, op.kind, error.message);
       return error;
     };
+    for (const Choice& choice : op.choices) {
+      if (!choice.omits.empty())
+        return refuse({.code = ErrorCode::bad_usage,
+                       .message = "native kernels write all outputs, none is omitted"});
+    }
     const auto kernel = find_kernel(op);
     if (!kernel) return refuse(kernel.error());
     auto runner = kernel->make({trace, {i}, seed, libraries_});

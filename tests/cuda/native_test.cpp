@@ -1,0 +1,248 @@
+// Native CUDA kernels against those of the host, op by op on the same operands.
+#include <gtest/gtest.h>
+
+#ifdef SUPERNEURONS_CUDA
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "replay/cuda/check.h"
+#include "replay/cuda/choices.h"
+#include "replay/host_memory.h"
+#include "replay/kernels.h"
+#include "tests/cuda/cuda_network.h"
+#include "tests/cuda/gpu.h"
+
+namespace superneurons {
+namespace {
+
+constexpr std::uint64_t kSeed = 7;
+
+using Raw = std::vector<std::byte>;
+
+/// All tensors of a trace, on the host and on the device.
+class Twins {
+ public:
+  explicit Twins(const Trace& trace) {
+    for (std::uint32_t i = 0; i < trace.tensors.size(); ++i) {
+      const Bytes bytes = trace.tensors[i].bytes;
+      host_.emplace_back(static_cast<std::size_t>(bytes.count));
+      fill(host_.back().data(), bytes, *first_content(trace, {i}, kSeed));
+      device_.push_back(*make_device_memory(static_cast<std::size_t>(bytes.count)));
+    }
+  }
+
+  std::byte* host(TensorId id) { return host_[id.index].data(); }
+  std::byte* device(TensorId id) { return device_[id.index].get(); }
+  std::size_t size(TensorId id) const { return host_[id.index].size(); }
+  void upload(TensorId id) {
+    ASSERT_EQ(cudaMemcpy(device(id), host(id), size(id), cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  /// NaN on the device: what is not written shows.
+  void poison(TensorId id) { ASSERT_EQ(cudaMemset(device(id), 0xFF, size(id)), cudaSuccess); }
+  Raw download(TensorId id) {
+    Raw bytes(size(id));
+    EXPECT_EQ(cudaMemcpy(bytes.data(), device(id), size(id), cudaMemcpyDeviceToHost), cudaSuccess);
+    return bytes;
+  }
+
+ private:
+  std::vector<Raw> host_;
+  std::vector<DeviceMemory> device_;
+};
+
+/// Largest difference over the largest value of the host's; infinite if one is not a number.
+double distance(const Raw& cuda, const std::byte* host) {
+  double most = 1e-30, difference = 0;
+  for (std::size_t at = 0; at + 4 <= cuda.size(); at += 4) {
+    float a = 0, b = 0;
+    std::memcpy(&a, cuda.data() + at, 4);
+    std::memcpy(&b, host + at, 4);
+    if (!std::isfinite(a) || !std::isfinite(b)) return INFINITY;
+    most = std::max(most, std::abs(static_cast<double>(b)));
+    difference = std::max(difference, std::abs(static_cast<double>(a) - b));
+  }
+  return difference / most;
+}
+
+/// A call whose spans point into itself.
+struct Call {
+  template <class Address>
+  Call(const Op& op, OpId id, std::uint32_t choice, std::byte* workspace, const Address& address) {
+    for (const Access& access : op.reads) reads.push_back(address(access.tensor));
+    for (const Access& access : op.writes) writes.push_back(address(access.tensor));
+    call.op = id;
+    call.choice = choice;
+    call.training_step = 3;
+    call.reads = reads;
+    call.writes = writes;
+    call.workspace_bytes = op.choices[choice].workspace;
+    call.workspace = call.workspace_bytes.count > 0 ? workspace : nullptr;
+  }
+  Call(const Call&) = delete;
+
+  std::vector<std::byte*> reads, writes;
+  KernelCall call;
+};
+
+bool reads(const Op& op, TensorId tensor) {
+  return std::any_of(op.reads.begin(), op.reads.end(),
+                     [&](const Access& access) { return access.tensor == tensor; });
+}
+
+class Comparison {
+ public:
+  explicit Comparison(const Trace& trace) : trace_(trace), twins_(trace) {}
+
+  /// Runs every op with every choice on both; the host's results go on.
+  void run(double tolerance) {
+    const Status host_ready = host_->prepare(trace_, kSeed);
+    const Status cuda_ready = cuda_->prepare(trace_, kSeed);
+    ASSERT_TRUE(host_ready) << host_ready.error().message;
+    ASSERT_TRUE(cuda_ready) << cuda_ready.error().message;
+    Bytes largest{};
+    for (const Op& op : trace_.ops)
+      for (const Choice& choice : op.choices) largest = std::max(largest, choice.workspace);
+    workspace_ = *make_device_memory(static_cast<std::size_t>(largest.count));
+    for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
+      const Op& op = trace_.ops[i];
+      std::vector<std::vector<Raw>> results;
+      for (std::uint32_t choice = 0; choice < op.choices.size(); ++choice)
+        results.push_back(on_cuda({i}, choice));
+      const Call call(op, {i}, 0, nullptr, [&](TensorId id) { return twins_.host(id); });
+      const Status ran = host_->run(call.call, nullptr);
+      ASSERT_TRUE(ran) << op.name << ": " << ran.error().message;
+      for (std::size_t choice = 0; choice < results.size(); ++choice)
+        agree(op, op.choices[choice].algorithm, results[choice], tolerance);
+    }
+  }
+
+ private:
+  std::vector<Raw> on_cuda(OpId id, std::uint32_t choice) {
+    const Op& op = trace_[id];
+    for (const Access& access : op.writes) twins_.poison(access.tensor);
+    for (const Access& access : op.reads) twins_.upload(access.tensor);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const Call call(op, id, choice, workspace_.get(),
+                    [&](TensorId tensor) { return twins_.device(tensor); });
+    const Status ran = cuda_->run(call.call, stream_.get());
+    EXPECT_TRUE(ran) << op.name << " " << op.choices[choice].algorithm << ": "
+                     << (ran ? "" : ran.error().message);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess) << op.name;
+    std::vector<Raw> written;
+    for (const Access& access : op.writes) written.push_back(twins_.download(access.tensor));
+    return written;
+  }
+
+  void agree(const Op& op, const std::string& algorithm, const std::vector<Raw>& results,
+             double tolerance) {
+    for (std::size_t w = 0; w < op.writes.size(); ++w) {
+      const TensorId id = op.writes[w].tensor;
+      const std::string where =
+          op.name + " (" + op.kind + ") " + trace_[id].name + " '" + algorithm + "'";
+      if (trace_[id].dtype == "f32") {
+        EXPECT_LE(distance(results[w], twins_.host(id)), tolerance) << where;
+      } else {
+        EXPECT_EQ(std::memcmp(results[w].data(), twins_.host(id), twins_.size(id)), 0) << where;
+      }
+    }
+  }
+
+  const Trace& trace_;
+  Twins twins_;
+  StreamOwner stream_ = *make_stream();
+  DeviceMemory workspace_;
+  std::unique_ptr<Kernels> host_ = make_host_native_kernels();
+  std::unique_ptr<Kernels> cuda_ = make_cuda_native_kernels();
+};
+
+class CudaNative : public CudaTest {};
+
+TEST_F(CudaNative, every_op_of_native_lowering_agrees_with_the_host) {
+  const auto trace = lower(every_layer(), {.batch = 5});
+  ASSERT_TRUE(trace) << trace.error().message;
+  Comparison(*trace).run(1e-4);
+}
+
+TEST_F(CudaNative, every_op_of_paper_lowering_agrees_with_the_host) {
+  const auto trace = lower(every_layer(), {.batch = 4, .lowering = Lowering::paper});
+  ASSERT_TRUE(trace) << trace.error().message;
+  Comparison(*trace).run(1e-4);
+}
+
+TEST_F(CudaNative, small_cnn_agrees_with_the_host) {
+  const auto net = find_network("small_cnn");
+  ASSERT_TRUE(net);
+  const auto trace = lower(*net, {.batch = 8});
+  ASSERT_TRUE(trace);
+  Comparison(*trace).run(1e-4);
+}
+
+TEST_F(CudaNative, every_algorithm_agrees_with_the_host) {
+  auto trace = lower(every_layer(), {.batch = 4});
+  ASSERT_TRUE(trace);
+  const Status enumerated = enumerate_choices(*trace, 1024_MiB, true);
+  ASSERT_TRUE(enumerated) << enumerated.error().message;
+  Comparison(*trace).run(2e-3);  // Winograd and FFT round more
+}
+
+TEST_F(CudaNative, every_pair_of_fused_algorithms_agrees_with_the_host) {
+  auto trace = lower(every_layer(), {.batch = 2, .lowering = Lowering::paper});
+  ASSERT_TRUE(trace);
+  const Status enumerated = enumerate_choices(*trace, 256_MiB, true);
+  ASSERT_TRUE(enumerated) << enumerated.error().message;
+  Comparison(*trace).run(2e-3);
+}
+
+std::string refusal(const Trace& trace) {
+  const Status ready = make_cuda_native_kernels()->prepare(trace, 1);
+  return ready ? "" : ready.error().message;
+}
+
+TEST_F(CudaNative, refuses_by_name_what_it_cannot_run) {
+  const auto trace = lower(every_layer(), {.batch = 2});
+  ASSERT_TRUE(trace);
+  EXPECT_EQ(refusal(*trace), "");
+  Trace bad = *trace;
+  bad.ops[0].kind = "Mystery";
+  EXPECT_NE(refusal(bad).find(bad.ops[0].name + " (Mystery)"), std::string::npos);
+  bad = *trace;
+  bad.ops[0].attributes.erase("stride");
+  EXPECT_NE(refusal(bad).find("'stride' is missing"), std::string::npos);
+  bad = *trace;
+  bad.ops[0].attributes["oh"] += 1;  // would write past the end of y
+  EXPECT_NE(refusal(bad).find("follow from the attributes"), std::string::npos);
+  bad = *trace;
+  bad.ops[0].choices[0].algorithm = "GUESS";
+  EXPECT_NE(refusal(bad).find("'GUESS'"), std::string::npos);
+}
+
+TEST_F(CudaNative, choices_say_what_is_deterministic_and_stay_in_the_limit) {
+  auto trace = lower(every_layer(), {.batch = 4});
+  ASSERT_TRUE(trace);
+  ASSERT_TRUE(enumerate_choices(*trace, 64_MiB, true));
+  std::size_t most = 0;
+  for (const Op& op : trace->ops) {
+    most = std::max(most, op.choices.size());
+    EXPECT_TRUE(op.choices[op.recorded].deterministic) << op.name;
+    for (const Choice& choice : op.choices) {
+      EXPECT_LE(choice.workspace, 64_MiB);
+      EXPECT_NE(choice.math, "tf32");
+      const bool any_order = choice.algorithm == "ALGO_0" || choice.algorithm == "ALGO_3";
+      EXPECT_EQ(choice.deterministic, !any_order) << op.name << " " << choice.algorithm;
+    }
+  }
+  EXPECT_GT(most, 2U);
+  ASSERT_TRUE(enumerate_choices(*trace, 64_MiB, false));
+  for (const Op& op : trace->ops) EXPECT_EQ(op.choices.size(), 1U);
+  trace->math = "tf32";
+  ASSERT_TRUE(enumerate_choices(*trace, 64_MiB, true));
+  EXPECT_TRUE(std::any_of(trace->ops[0].choices.begin(), trace->ops[0].choices.end(),
+                          [](const Choice& choice) { return choice.math == "tf32"; }));
+}
+
+}  // namespace
+}  // namespace superneurons
+#else
+TEST(CudaNative, is_built) { GTEST_SKIP() << "built without CUDA"; }
+#endif
