@@ -2,17 +2,14 @@
 
 #include <algorithm>
 
-#include "memory/allocator.h"
-
 namespace superneurons {
 namespace {
 
 std::size_t index(Stream stream) { return static_cast<std::size_t>(stream); }
 
-std::int64_t end_of(Range range) {
-  // Whole units, as allocators hand them out: no slivers are left between ranges.
-  return range.offset.count + round_up(range.bytes, kAllocationUnit).count;
-}
+/// To the byte: allocators round to units of their own, and whatever is added here would be taken
+/// from a neighbour's users.
+std::int64_t end_of(Range range) { return (range.offset + range.bytes).count; }
 
 }  // namespace
 
