@@ -335,8 +335,12 @@ Measured HostBackend::measured() const {
     measured.steps.push_back(between(before, end));
     start = std::exchange(before, end);
   }
-  measured.peak = round_up(peak_, kAllocationUnit);
-  measured.host_peak = round_up(host_peak_, kAllocationUnit);
+  const auto rounded = [](Bytes peak, const HostMemory& memory) {
+    return std::min(round_up(peak, kAllocationUnit),
+                    Bytes{static_cast<std::int64_t>(memory.size())});
+  };
+  measured.peak = rounded(peak_, arena_);
+  measured.host_peak = rounded(host_peak_, pool_);
   for (std::uint32_t i = 0; i < spans_.size(); ++i)
     measured.spans.push_back({i, between(start, spans_[i].start), between(start, spans_[i].end)});
   return measured;
