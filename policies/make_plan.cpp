@@ -91,27 +91,52 @@ std::string op_of_peak(const Trace& trace, const Plan& plan, std::uint32_t step)
   return "";
 }
 
-/// What one planning tells of the floor: whether it fits and the arena its plan needs.
-struct Probe {
-  bool fits = false;
+/// A plan and the arena that it needs.
+struct Utmost {
+  Plan plan;
   Floor needs;
 };
 
-Result<Probe> probe(const Trace& trace, const DeviceProfile& profile, PlanRequest request,
-                    const Predict& predict, Bytes device) {
+Result<Utmost> made_for(const Trace& trace, const DeviceProfile& profile, PlanRequest request,
+                        const Predict& predict, Bytes device) {
   request.budget.device = device;
-  request.explain = false;
   Result<Plan> plan = best_effort(trace, profile, request, predict);
   if (!plan) return plan.error();
   const Result<Placement> placement = place(trace, *plan, kEndless.device);
   if (!placement) return placement.error();
-  return Probe{static_cast<bool>(place(trace, *plan, device)),
-               {round_up(placement->placed_peak, kAllocationUnit),
-                op_of_peak(trace, *plan, placement->placed_peak_step)}};
+  Floor needs{round_up(placement->placed_peak, kAllocationUnit),
+              op_of_peak(trace, *plan, placement->placed_peak_step)};
+  return Utmost{std::move(*plan), std::move(needs)};
+}
+
+/// The plan of smallest arena that the policy makes for any of a few budgets. They do not depend on
+/// the requested one, so that what fits under a budget fits under every larger one.
+Result<Utmost> utmost(const Trace& trace, const DeviceProfile& profile, const PlanRequest& request,
+                      const Predict& predict) {
+  // A plan made for no budget at all is a policy's utmost effort, and most often the best.
+  Result<Utmost> best = made_for(trace, profile, request, predict, 0_B);
+  if (!best) return best;
+  const Bytes first = best->needs.budget;
+  for (const int percent : {400, 200, 150, 125, 110}) {
+    Result<Utmost> other =
+        made_for(trace, profile, request, predict, {first.count * percent / 100});
+    if (!other) return other;
+    if (percent == 400 && other->needs.budget == first) break;  // it does not look at the budget
+    if (other->needs.budget < best->needs.budget) best = std::move(other);
+  }
+  for (int tries = 0; tries < 8; ++tries) {
+    Result<Utmost> less =
+        made_for(trace, profile, request, predict, best->needs.budget - kAllocationUnit);
+    if (!less) return less;
+    if (less->needs.budget >= best->needs.budget) break;
+    best = std::move(less);
+  }
+  return best;
 }
 
 /// `floor` is what the policy could do with another plan; without it, what this plan needs.
-Error does_not_fit(const Error& why, const PlanRequest& request, const Result<Floor>& floor) {
+Error does_not_fit(const Error& why, const PlanRequest& request,
+                   const std::optional<Floor>& floor) {
   Error error = why;
   error.code = ErrorCode::does_not_fit;
   if (!error.shortage) error.shortage = Shortage{};
@@ -138,51 +163,24 @@ Result<Plan> make_plan(const Trace& trace, const DeviceProfile& profile, const P
   if (!placement && placement.error().code != ErrorCode::does_not_fit) return placement.error();
   if (placement) {
     const std::optional<Violation> violation = check(trace, *plan);
-    if (!violation) return plan;
-    if (violation->law != Law::over_budget && violation->law != Law::over_host_budget)
-      return to_error(*violation);
-    return does_not_fit(to_error(*violation), request, Error{});
+    return violation ? Result<Plan>(to_error(*violation)) : plan;
   }
   // A command may answer anything to another budget, and takes its time: it is not asked again.
-  if (is_exec(request.policy)) return does_not_fit(placement.error(), request, Error{});
-  return does_not_fit(placement.error(), request,
-                      smallest_budget(trace, profile, request, predict));
+  if (is_exec(request.policy)) return does_not_fit(placement.error(), request, {});
+  Result<Utmost> best = utmost(trace, profile, request, predict);
+  if (!best) return does_not_fit(placement.error(), request, {});
+  if (best->needs.budget > request.budget.device)
+    return does_not_fit(placement.error(), request, best->needs);
+  best->plan.budget = request.budget;
+  if (std::optional<Violation> violation = check(trace, best->plan)) return to_error(*violation);
+  return std::move(best->plan);
 }
 
 Result<Floor> smallest_budget(const Trace& trace, const DeviceProfile& profile,
                               const PlanRequest& request, const Predict& predict) {
-  // A plan made for no budget at all is a policy's utmost effort; most often it is the floor.
-  Result<Probe> utmost = probe(trace, profile, request, predict, 0_B);
-  if (!utmost) return utmost.error();
-  Floor floor = utmost->needs;
-  Bytes low{}, high = floor.budget;  // low is known not to fit
-  Result<Probe> at = probe(trace, profile, request, predict, high);
-  if (!at) return at.error();
-  for (int doublings = 0; !at->fits; ++doublings) {
-    if (doublings == 40)
-      return Error{ErrorCode::does_not_fit, "no device budget is enough for " + request.policy};
-    low = high;
-    high = std::max(at->needs.budget, high * 2);
-    at = probe(trace, profile, request, predict, high);
-    if (!at) return at.error();
-  }
-  floor = at->needs;
-  high = std::min(high, floor.budget);
-  // One unit less decides most cases at once.
-  Bytes middle = high - kAllocationUnit;
-  while (middle > low && high - low > kAllocationUnit) {
-    at = probe(trace, profile, request, predict, middle);
-    if (!at) return at.error();
-    if (at->fits) {
-      floor = at->needs;
-      high = std::min(middle, floor.budget);
-    } else {
-      low = middle;
-    }
-    middle = round_up({(low.count + high.count) / 2}, kAllocationUnit);
-    if (middle >= high) break;
-  }
-  return Floor{high, floor.op};
+  Result<Utmost> best = utmost(trace, profile, request, predict);
+  if (!best) return best.error();
+  return best->needs;
 }
 
 }  // namespace superneurons

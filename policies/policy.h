@@ -78,8 +78,8 @@ struct PlanRequest {
 Result<Plan> make_plan(const Trace& trace, const DeviceProfile& profile, const PlanRequest& request,
                        const Predict& predict);
 
-/// Smallest device budget at which `policy` gives a plan that places, by bisection down to the
-/// allocation unit, and the op that sets it.
+/// Smallest device budget found at which `policy` gives a plan that places, to the allocation unit,
+/// and the op that sets it. At this budget and above make_plan succeeds.
 struct Floor {
   Bytes budget{};
   std::string op;

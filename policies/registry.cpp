@@ -7,7 +7,7 @@
 namespace superneurons {
 
 std::span<const PolicyEntry> policies() {
-  static const std::array<PolicyEntry, 3> entries{
+  static const std::array<PolicyEntry, 5> entries{
       PolicyEntry{"keep_all",
                   "everything stays on the device: the upper bound of memory",
                   {},
@@ -19,10 +19,37 @@ std::span<const PolicyEntry> policies() {
                   {Fact::accesses},
                   {},
                   liveness},
+      PolicyEntry{
+          "offload",
+          "outputs of convolution and FC layers wait on the host between forward and backward",
+          {Fact::accesses, Fact::phases},
+          {{"layers", "auto", "conv_linear; all: any activation; auto: conv_linear if there are"},
+           {"need", "budget", "budget: as few as it takes to fit; all"},
+           {"lookahead", "auto",
+            "prefetch ahead of the need by N ops or by Nlayers; auto: by the time of the copy"},
+           {"free", "auto",
+            "early: after the last forward use; late: when the copy is done; auto: late if that "
+            "fits"},
+           {"min", "1KiB", "smallest tensor that moves"}},
+          offload},
+      PolicyEntry{"recompute",
+                  "outputs of cheap layers are dropped in forward and made again in backward",
+                  {Fact::accesses, Fact::phases},
+                  {{"need", "budget", "budget: as few as it takes to fit; all"},
+                   {"min", "1KiB", "smallest tensor that is dropped"}},
+                  recompute},
   };
   return entries;
 }
 
-std::span<const CompositionEntry> compositions() { return {}; }
+std::span<const CompositionEntry> compositions() {
+  static constexpr std::array<CompositionEntry, 3> entries{{
+      {"liveness_offload", "liveness+offload", "frees early and offloads what does not fit"},
+      {"liveness_recompute", "liveness+recompute", "frees early and recomputes what does not fit"},
+      {"offload_recompute", "liveness+offload+recompute",
+       "frees early, offloads, and recomputes what still does not fit"},
+  }};
+  return entries;
+}
 
 }  // namespace superneurons

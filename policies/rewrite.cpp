@@ -168,6 +168,12 @@ bool fits(const PolicyContext& context, const Plan& plan) {
   return static_cast<bool>(place(context.trace, plan, context.budget.device));
 }
 
+Plan smaller_of(const PolicyContext& context, Plan a, const Plan& b) {
+  const Result<Bytes> of_a = smallest_arena(context.trace, a);
+  const Result<Bytes> of_b = smallest_arena(context.trace, b);
+  return of_a && of_b && *of_b < *of_a ? b : a;
+}
+
 std::size_t fewest_that_fit(const PolicyContext& context, std::size_t all,
                             const std::function<Plan(std::size_t)>& build) {
   std::size_t low = 0, high = all;  // high is not known to fit if it is `all`

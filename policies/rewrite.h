@@ -49,8 +49,8 @@ std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan);
 /// the `end` of others.
 std::vector<bool> pinned(const Trace& trace, const Plan& plan);
 
-/// A value that is on the device while no step touches it for a while: `step_before` is the last
-/// that does, `step_after` needs it again. `made` is the step that wrote it.
+/// A value that is on the device while no step touches it for a while: `before` is the last that
+/// does, `after` needs it again. `made` is the step that wrote it.
 struct Idle {
   TensorId tensor;
   Version version = 0;
@@ -93,6 +93,9 @@ class Edits {
 
 /// Whether the plan places within both budgets of the context.
 bool fits(const PolicyContext& context, const Plan& plan);
+
+/// Whichever plan places in the smaller arena; `a` if they are equal.
+Plan smaller_of(const PolicyContext& context, Plan a, const Plan& b);
 
 /// The smallest `count` in [0, all] for which `build(count)` fits, assuming that more never needs
 /// more memory; `all` if none does. About log2(all) plans are built and placed.
