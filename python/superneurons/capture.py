@@ -323,7 +323,7 @@ def _durations(rows, mode, steps):
         times[tag] = int(statistics.median_low(
             [max(r["end"] for r in part) - min(r["start"] for r in part) for part in by_step.values()]))
         last = by_step[max(by_step)]
-        kernels[tag] = [{"name": r["name"], "ns": r["end"] - r["start"]} for r in last]
+        kernels[tag] = [[r["name"], r["end"] - r["start"]] for r in last]
     owned = sum(r["end"] - r["start"] for r in rows if r["tag"] >= 0)
     return times, kernels, owned, orphans
 
