@@ -46,7 +46,7 @@ class LowestGap {
         // Without short cuts: whether two lifetimes meet is hard to predict, the return is easy.
         const bool together = (placed.to > lifetime.from) & (placed.from < lifetime.to);
         if (together & (placed.offset - top >= lifetime.size)) return top;
-        top = together & (placed.end > top) ? placed.end : top;
+        top = (together & (placed.end > top)) ? placed.end : top;
       }
     }
     return top;

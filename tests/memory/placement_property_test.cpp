@@ -8,7 +8,7 @@
 
 #include "memory/allocator.h"
 #include "memory/placement.h"
-#include "memory/schedule.h"
+#include "tests/random_trace.h"
 
 namespace superneurons {
 namespace {
@@ -285,6 +285,23 @@ TEST_P(EveryPlacement, GuardsAreKeptFreeOnBothSides) {
     for (Allocation& home : placed->homes) widen(home);
     for (Allocation& allocation : placed->allocations) widen(allocation);
     Ground(random, *placed).walk();
+  }
+}
+
+TEST_P(EveryPlacement, WhatTheCheckerAcceptsIsPlacedInAnExactArena) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    Case lawful;
+    lawful.trace = random_trace(seed, {.layers = 8, .largest = 64_KiB});
+    lawful.plan = random_lawful_plan(lawful.trace, seed);
+    lawful.plan.allocator = GetParam().name;
+    lawful.plan.budget.host = kEndless;
+    const Result<Bytes> smallest = smallest_arena(lawful.trace, lawful.plan);
+    ASSERT_TRUE(smallest) << smallest.error().message;
+    const Result<Placement> placed = place(lawful.trace, lawful.plan, *smallest);
+    ASSERT_TRUE(placed) << placed.error().message;
+    EXPECT_EQ(placed->placed_peak, *smallest);
+    Ground(lawful, *placed).walk();
+    EXPECT_FALSE(place(lawful.trace, lawful.plan, *smallest - 1_KiB));
   }
 }
 

@@ -256,5 +256,20 @@ TEST(LargestWorkingSet, CountsEachOperandOnceAndTheSmallestWorkspace) {
   EXPECT_EQ(op, OpId{0});
 }
 
+TEST(LargestWorkingSet, LeavesOutWhatAChoiceOmits) {
+  Trace trace = mini(R"(
+    tensor x 4K input carry
+    tensor y 8K activation
+    tensor m 16K saved
+    op a forward : x -> y m @10
+  )");
+  EXPECT_EQ(largest_working_set(trace), 28_KiB);
+  Choice lean;
+  lean.workspace = 1_KiB;
+  lean.omits = {{2}};
+  trace.ops[0].choices.push_back(lean);
+  EXPECT_EQ(largest_working_set(trace), 13_KiB);
+}
+
 }  // namespace
 }  // namespace superneurons
