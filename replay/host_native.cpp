@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "replay/host_choices.h"
+
 namespace superneurons {
 
 std::int64_t Attributes::whole(const std::string& name, std::int64_t least) {
@@ -127,6 +129,29 @@ class HostNative final : public Kernels {
 };
 
 }  // namespace
+
+Status enumerate_host_choices(Trace& trace, Bytes workspace_limit, bool all) {
+  for (Op& op : trace.ops) {
+    const HostKind* kind = find_kind(op.kind);
+    if (kind == nullptr)
+      return Error{
+          ErrorCode::bad_input,
+          fmt::format("op {}: no native kernel of kind '{}' on the host", op.name, op.kind)};
+    Attributes attributes(op);
+    const Operands operands = kind->operands(op, attributes);
+    if (!attributes.fault().empty())
+      return Error{ErrorCode::bad_input,
+                   fmt::format("op {} ({}): {}", op.name, op.kind, attributes.fault())};
+    if (operands.workspace == 0) continue;
+    op.choices.clear();
+    op.recorded = 0;
+    const Bytes workspace{operands.workspace};
+    if (workspace <= workspace_limit)
+      op.choices.push_back({.algorithm = "IM2COL", .workspace = workspace});
+    if (all || op.choices.empty()) op.choices.push_back({.algorithm = "DIRECT"});
+  }
+  return Ok{};
+}
 
 std::unique_ptr<Kernels> make_host_native_kernels() { return std::make_unique<HostNative>(); }
 

@@ -23,6 +23,12 @@ Operands two_to_one(const Op&, Attributes& a) {
   return {{bytes, bytes}, {bytes}, 0, {}};
 }
 
+/// The paper's runtime keeps x too, unused.
+Operands relu_backward_operands(const Op& op, Attributes& a) {
+  const std::size_t reads = op.reads.size() == 3 ? 3 : 2;
+  return {std::vector<std::int64_t>(reads, count_bytes(a)), {count_bytes(a)}, 0, {}};
+}
+
 Status run_relu(const HostCall& call) {
   const std::int64_t count = call.whole("count");
   for (std::int64_t i = 0; i < count; ++i)
@@ -91,8 +97,7 @@ Status run_add(const HostCall& call) {
 }
 Status run_accumulate(const HostCall& call) {
   const std::int64_t count = call.whole("count");
-  for (std::int64_t i = 0; i < count; ++i)
-    call.out(0)[i] = call.in(0)[i] + call.in(1)[i];
+  for (std::int64_t i = 0; i < count; ++i) call.out(0)[i] = call.in(0)[i] + call.in(1)[i];
   return Ok{};
 }
 
@@ -163,7 +168,7 @@ Status run_copy(const HostCall& call) {
 
 constexpr std::array<HostKind, 9> kKinds{{
     {"ReluForward", one_to_one, run_relu},
-    {"ReluBackward", two_to_one, run_relu_backward},
+    {"ReluBackward", relu_backward_operands, run_relu_backward},
     {"DropoutForward", dropout_operands, run_dropout},
     {"DropoutBackward", dropout_backward_operands, run_dropout_backward},
     {"AddForward", add_operands, run_add},

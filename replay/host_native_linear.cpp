@@ -99,9 +99,13 @@ Operands softmax_forward_operands(const Op&, Attributes& a) {
   const std::int64_t n = a.whole("n"), classes = a.whole("classes");
   return {{product({4, n, classes}), product({4, n})}, {product({4, n, classes}), 4}, 0, {}};
 }
-Operands softmax_backward_operands(const Op&, Attributes& a) {
+/// The paper's runtime keeps the logits too, unused.
+Operands softmax_backward_operands(const Op& op, Attributes& a) {
   const std::int64_t n = a.whole("n"), classes = a.whole("classes");
-  return {{product({4, n, classes}), product({4, n})}, {product({4, n, classes})}, 0, {}};
+  const std::int64_t bytes = product({4, n, classes});
+  Operands operands{{bytes, product({4, n})}, {bytes}, 0, {}};
+  if (op.reads.size() == 3) operands.reads.push_back(bytes);
+  return operands;
 }
 
 /// Label of image `n`, or an Error if it is no class.

@@ -41,8 +41,10 @@ Operands max_backward_operands(const Op&, Attributes& a) {
   const PoolSizes z = pool_sizes(a);
   return {{z.x, z.y, z.y}, {z.x}, 0, {}};
 }
-Operands average_backward_operands(const Op&, Attributes& a) {
+/// The paper's runtime keeps x and y too, unused.
+Operands average_backward_operands(const Op& op, Attributes& a) {
   const PoolSizes z = pool_sizes(a);
+  if (op.reads.size() == 3) return {{z.y, z.x, z.y}, {z.x}, 0, {}};
   return {{z.y}, {z.x}, 0, {}};
 }
 

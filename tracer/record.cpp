@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "memory/placement.h"
+#include "replay/host_choices.h"
 #include "replay/replay_backend.h"
 #include "simulator/execute.h"
 #include "tracer/activity.h"
@@ -250,6 +251,10 @@ Result<Trace> record(Trace trace, const RecordOptions& options) {
     if (Status status = enumerate_choices(trace, options.workspace_limit, options.choices); !status)
       return status.error();
 #endif
+  if (!options.on_cuda)
+    if (Status status = enumerate_host_choices(trace, options.workspace_limit, options.choices);
+        !status)
+      return status.error();
   if (options.choices) {
     if (Status status = measure_choices(trace, options); !status) return status.error();
     choose_fastest(trace);
