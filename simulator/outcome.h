@@ -40,8 +40,10 @@ struct Outcome {
 /// Predicts the plan and fills all but the replay fields.
 Result<Outcome> evaluate(const Trace& trace, const Plan& plan, const DeviceProfile& profile);
 
-/// No plan under any budget is faster: the sum over ops of their fastest choice's device time (each
-/// op runs at least once on one compute stream), launch gaps included.
+/// No plan under the budget is faster: the sum over ops of their fastest choice's device time among
+/// those that fit (each op runs at least once on one compute stream), launch gaps included; or, if
+/// longer, what the values that the budget has no room for cost in prefetches or reruns
+/// (simulator/bound.cpp has the proof). A device budget of 0 means no limit.
 Nanoseconds time_bound(const Trace& trace, const DeviceProfile& profile, Budget budget);
 
 }  // namespace superneurons

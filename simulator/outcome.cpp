@@ -1,0 +1,67 @@
+#include "simulator/outcome.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ir/check.h"
+#include "memory/placement.h"
+#include "simulator/model_backend.h"
+
+namespace superneurons {
+namespace {
+
+void add_memory(const Trace& trace, const Plan& plan, const Placement& placement,
+                Outcome& outcome) {
+  outcome.live_peak_bytes = placement.live_peak;
+  outcome.placed_peak_bytes = placement.placed_peak;
+  outcome.host_bytes = placement.host_peak;
+  for (const Residency& row : residency(trace, plan))
+    for (std::size_t role = 0; role < row.by_role.size(); ++role)
+      outcome.scope_peak_bytes[role] = std::max(outcome.scope_peak_bytes[role], row.by_role[role]);
+}
+
+void add_traffic(const Trace& trace, const Program& program, Outcome& outcome) {
+  for (const Command& command : program.commands) {
+    switch (command.kind) {
+      case CommandKind::copy_out:
+        outcome.offload_bytes += trace.tensors[command.subject].bytes;
+        break;
+      case CommandKind::copy_in:
+        outcome.prefetch_bytes += trace.tensors[command.subject].bytes;
+        break;
+      case CommandKind::run:
+        if (!command.rerun) break;
+        ++outcome.recompute_runs;
+        outcome.recompute_ns += trace.ops[command.subject].choices[command.choice].ns;
+        break;
+      case CommandKind::poison:
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+Result<Outcome> evaluate(const Trace& trace, const Plan& plan, const DeviceProfile& profile) {
+  if (const auto violation = check(trace, plan)) return to_error(*violation);
+  Result<Placement> placement = place(trace, plan, plan.budget.device);
+  if (!placement) return std::move(placement.error());
+  const Program program = build_program(trace, plan, *placement);
+  Result<Timeline> timeline = simulate_program(trace, program, profile);
+  if (!timeline) return std::move(timeline.error());
+  Outcome outcome;
+  outcome.policy = plan.policy;
+  outcome.trace = trace.name;
+  outcome.trace_hash = plan.trace_hash;
+  outcome.allocator = plan.allocator;
+  outcome.budget_bytes = plan.budget.device;
+  add_memory(trace, plan, *placement, outcome);
+  add_traffic(trace, program, outcome);
+  outcome.step_ns = timeline->step_ns;
+  outcome.bound_ns = time_bound(trace, profile, plan.budget);
+  outcome.compute_ns = timeline->compute_ns;
+  outcome.stall_ns = timeline->stall_ns;
+  return outcome;
+}
+
+}  // namespace superneurons

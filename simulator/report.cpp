@@ -1,0 +1,223 @@
+#include "simulator/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "ir/files.h"
+
+namespace superneurons {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Row = std::vector<std::string>;
+
+/// Share of `of` (> 0), "" otherwise.
+std::string ratio(Nanoseconds value, Nanoseconds of) {
+  if (of.count <= 0) return "";
+  return fmt::format("{:.3f}", static_cast<double>(value.count) / static_cast<double>(of.count));
+}
+
+std::string percent(std::int64_t value, std::int64_t of) {
+  if (of <= 0) return "";
+  return fmt::format("{:.1f} %", 100.0 * static_cast<double>(value) / static_cast<double>(of));
+}
+
+Nanoseconds total_stall(const Outcome& outcome) {
+  Nanoseconds total{};
+  for (const Nanoseconds stall : outcome.stall_ns) total += stall;
+  return total;
+}
+
+/// "12.3 ms (prefetch 80 %)": the largest cause stands for the rest.
+std::string stall_text(const Outcome& outcome) {
+  const Nanoseconds total = total_stall(outcome);
+  if (total.count <= 0) return "-";
+  const auto largest = std::max_element(outcome.stall_ns.begin(), outcome.stall_ns.end());
+  return fmt::format(
+      "{} ({} {:.0f} %)", format_time(total),
+      kCauseNames[static_cast<std::size_t>(largest - outcome.stall_ns.begin())],
+      100.0 * static_cast<double>(largest->count) / static_cast<double>(total.count));
+}
+
+std::string bytes_or_dash(Bytes bytes) { return bytes.count == 0 ? "-" : format_bytes(bytes); }
+
+/// Columns of display width; the first two are text and flush left, numbers flush right.
+std::string align(const std::vector<Row>& rows) {
+  std::vector<std::size_t> width;
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (width.size() <= i) width.push_back(0);
+      width[i] = std::max(width[i], row[i].size());
+    }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const bool text_column = i < 2;
+      line += i == 0 ? "" : "  ";
+      line += text_column ? fmt::format("{:<{}}", row[i], width[i])
+                          : fmt::format("{:>{}}", row[i], width[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+bool same_group(const Outcome& a, const Outcome& b) {
+  return a.trace_hash == b.trace_hash && a.trace == b.trace && a.budget_bytes == b.budget_bytes;
+}
+
+bool is_replay(const Outcome& outcome) { return outcome.measured_step_ns.has_value(); }
+
+Row header(bool replay) {
+  Row row = {"trace", "policy",  "budget",  "live peak", "placed peak", "host",
+             "step",  "/ bound", "offload", "prefetch",  "recompute",   "lost time"};
+  if (replay) row.insert(row.end(), {"measured", "error", "measured peak", "equal"});
+  return row;
+}
+
+Row row_of(const Outcome& outcome, bool replay) {
+  Row row = {outcome.trace,
+             outcome.policy,
+             format_bytes(outcome.budget_bytes),
+             format_bytes(outcome.live_peak_bytes),
+             format_bytes(outcome.placed_peak_bytes),
+             bytes_or_dash(outcome.host_bytes),
+             format_time(outcome.step_ns),
+             ratio(outcome.step_ns, outcome.bound_ns),
+             bytes_or_dash(outcome.offload_bytes),
+             bytes_or_dash(outcome.prefetch_bytes),
+             outcome.recompute_runs == 0 ? "-"
+                                         : fmt::format("{} ({})", outcome.recompute_runs,
+                                                       format_time(outcome.recompute_ns)),
+             stall_text(outcome)};
+  if (!replay) return row;
+  if (!is_replay(outcome)) return row;
+  const Nanoseconds measured = *outcome.measured_step_ns;
+  row.push_back(format_time(measured));
+  row.push_back(percent((outcome.step_ns - measured).count, measured.count));
+  row.push_back(outcome.measured_peak_bytes ? format_bytes(*outcome.measured_peak_bytes) : "");
+  row.push_back(outcome.equal ? (*outcome.equal ? "yes" : "NO") : "");
+  return row;
+}
+
+/// Per policy, the row that is furthest above its bound.
+std::string worst_cases(std::span<const Outcome> outcomes) {
+  std::vector<std::pair<std::string, const Outcome*>> worst;
+  const auto above = [](const Outcome& outcome) {
+    return static_cast<double>(outcome.step_ns.count) /
+           static_cast<double>(std::max<std::int64_t>(outcome.bound_ns.count, 1));
+  };
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.bound_ns.count <= 0) continue;
+    const auto known = std::find_if(worst.begin(), worst.end(), [&](const auto& entry) {
+      return entry.first == outcome.policy;
+    });
+    if (known == worst.end()) worst.emplace_back(outcome.policy, &outcome);
+    else if (above(outcome) > above(*known->second)) known->second = &outcome;
+  }
+  std::vector<Row> rows;
+  for (const auto& [policy, outcome] : worst)
+    rows.push_back({"worst of", policy, ratio(outcome->step_ns, outcome->bound_ns) + " x bound",
+                    "on " + outcome->trace, "at " + format_bytes(outcome->budget_bytes)});
+  return align(rows);
+}
+
+Json json_of(const Outcome& outcome) {
+  Json json = {{"policy", outcome.policy},
+               {"trace", outcome.trace},
+               {"trace_hash", outcome.trace_hash},
+               {"allocator", outcome.allocator},
+               {"budget_bytes", outcome.budget_bytes.count},
+               {"live_peak_bytes", outcome.live_peak_bytes.count},
+               {"placed_peak_bytes", outcome.placed_peak_bytes.count}};
+  for (std::size_t i = 0; i < kRoleNames.size(); ++i)
+    json["scope_peak_bytes"][std::string(kRoleNames[i])] = outcome.scope_peak_bytes[i].count;
+  json["host_bytes"] = outcome.host_bytes.count;
+  json["step_ns"] = outcome.step_ns.count;
+  json["bound_ns"] = outcome.bound_ns.count;
+  json["compute_ns"] = outcome.compute_ns.count;
+  json["offload_bytes"] = outcome.offload_bytes.count;
+  json["prefetch_bytes"] = outcome.prefetch_bytes.count;
+  json["recompute_runs"] = outcome.recompute_runs;
+  json["recompute_ns"] = outcome.recompute_ns.count;
+  for (std::size_t i = 0; i < kCauseNames.size(); ++i)
+    json["stall_ns"][std::string(kCauseNames[i])] = outcome.stall_ns[i].count;
+  if (outcome.measured_step_ns) json["measured_step_ns"] = outcome.measured_step_ns->count;
+  if (outcome.measured_peak_bytes) json["measured_peak_bytes"] = outcome.measured_peak_bytes->count;
+  if (outcome.outside_bytes) json["outside_bytes"] = outcome.outside_bytes->count;
+  if (outcome.equal) json["equal"] = *outcome.equal;
+  return json;
+}
+
+}  // namespace
+
+std::string format_table(std::span<const Outcome> outcomes) {
+  const bool replay = std::any_of(outcomes.begin(), outcomes.end(), is_replay);
+  std::vector<Row> rows = {header(replay)};
+  bool groups = false;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    if (i > 0 && !same_group(outcomes[i - 1], outcomes[i])) {
+      rows.emplace_back();
+      groups = true;
+    }
+    rows.push_back(row_of(outcomes[i], replay));
+  }
+  return align(rows) + (groups ? "\n" + worst_cases(outcomes) : "");
+}
+
+std::string format_outcome(const Outcome& outcome) {
+  std::vector<Row> rows;
+  const auto add = [&](std::string_view name, const std::string& value, const std::string& note) {
+    rows.push_back({std::string(name), "", value, note});
+  };
+  add("budget", format_bytes(outcome.budget_bytes), "");
+  add("live peak", format_bytes(outcome.live_peak_bytes), "");
+  add("placed peak", format_bytes(outcome.placed_peak_bytes), outcome.allocator);
+  for (std::size_t i = 0; i < kRoleNames.size(); ++i)
+    if (outcome.scope_peak_bytes[i].count > 0)
+      rows.push_back(
+          {"  peak of", std::string(kRoleNames[i]), format_bytes(outcome.scope_peak_bytes[i]), ""});
+  add("host pool", format_bytes(outcome.host_bytes), "");
+  add("offload", format_bytes(outcome.offload_bytes), "");
+  add("prefetch", format_bytes(outcome.prefetch_bytes), "");
+  add("recompute", format_time(outcome.recompute_ns),
+      fmt::format("{} runs", outcome.recompute_runs));
+  const std::string over = ratio(outcome.step_ns, outcome.bound_ns);
+  add("step", format_time(outcome.step_ns), over.empty() ? "" : over + " x bound");
+  add("  compute", format_time(outcome.compute_ns),
+      percent(outcome.compute_ns.count, outcome.step_ns.count));
+  for (std::size_t i = 0; i < kCauseNames.size(); ++i)
+    rows.push_back({"  lost to", std::string(kCauseNames[i]), format_time(outcome.stall_ns[i]),
+                    percent(outcome.stall_ns[i].count, outcome.step_ns.count)});
+  add("bound", format_time(outcome.bound_ns), "");
+  if (outcome.measured_step_ns)
+    add("measured step", format_time(*outcome.measured_step_ns),
+        percent((outcome.step_ns - *outcome.measured_step_ns).count,
+                outcome.measured_step_ns->count) +
+            " predicted too long");
+  if (outcome.measured_peak_bytes)
+    add("measured peak", format_bytes(*outcome.measured_peak_bytes), "");
+  if (outcome.outside_bytes) add("outside arena", format_bytes(*outcome.outside_bytes), "");
+  if (outcome.equal) add("equal", *outcome.equal ? "yes" : "NO", "");
+  return fmt::format("{} under {}\n{}", outcome.trace, outcome.policy, align(rows));
+}
+
+std::string format_json(std::span<const Outcome> outcomes,
+                        const std::map<std::string, std::string>& options) {
+  Json json = {{"format", "superneurons-result"}, {"version", kReportVersion}};
+  json["options"] = Json::object();
+  for (const auto& [name, value] : options) json["options"][name] = value;
+  json["outcomes"] = Json::array();
+  for (const Outcome& outcome : outcomes) json["outcomes"].push_back(json_of(outcome));
+  // Names may hold bytes that are not UTF-8; they are replaced rather than thrown at.
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace superneurons

@@ -1,0 +1,47 @@
+// Reports: outcomes and timelines as text and JSON. Pure functions to strings; callers write files.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "simulator/outcome.h"
+#include "simulator/program.h"
+
+namespace superneurons {
+
+/// Version of all JSON written here.
+inline constexpr std::string_view kReportVersion = "0.1";
+
+/// A table with a row per outcome, in the order given, a blank line between different traces or
+/// budgets; times also as ratios to the bound. Where there are several groups, the worst row of
+/// each policy follows. Replay columns appear where an outcome has them.
+std::string format_table(std::span<const Outcome> outcomes);
+
+/// One outcome in full: memory by role, traffic, where the time goes.
+std::string format_outcome(const Outcome& outcome);
+
+/// {"format":"superneurons-result","version":"0.1","options":{...},"outcomes":[...]}; an outcome is
+///   policy, trace, trace_hash, allocator                                  strings
+///   budget_bytes, live_peak_bytes, placed_peak_bytes, host_bytes          integers
+///   scope_peak_bytes   {role: integer}, the peak of each role on its own
+///   step_ns, bound_ns, compute_ns, offload_bytes, prefetch_bytes, recompute_runs, recompute_ns
+///   stall_ns           {cause: integer}; step_ns = compute_ns + their sum
+///   measured_step_ns, measured_peak_bytes, outside_bytes, equal           replay only
+/// `options` is what the caller was asked for, name to text.
+std::string format_json(std::span<const Outcome> outcomes,
+                        const std::map<std::string, std::string>& options = {});
+
+/// Chrome trace-event JSON of a timeline with spans, for Perfetto or chrome://tracing: streams are
+/// threads; counters show bytes resident by role when each run starts; a span's arguments name its
+/// plan step, what it waited for, the time its stream idled before it and the time it was slowed.
+std::string format_chrome_trace(const Trace& trace, const Plan& plan, const Program& program,
+                                const Timeline& timeline);
+
+/// Bytes resident over plan steps, in columns of equal length:
+/// {"format":"superneurons-memory","version","trace","trace_hash","policy","allocator",
+///  "budget_bytes","kind":[...],"name":[op or tensor],"total":[...],"workspace":[...],
+///  "by_role":{role:[...]}}
+std::string format_memory_json(const Trace& trace, const Plan& plan);
+
+}  // namespace superneurons
