@@ -169,7 +169,9 @@ std::string format_table(std::span<const Outcome> outcomes) {
     }
     rows.push_back(row_of(outcomes[i], replay));
   }
-  return align(rows) + (groups ? "\n" + worst_cases(outcomes) : "");
+  std::string text = align(rows);
+  if (groups) text.append("\n").append(worst_cases(outcomes));
+  return text;
 }
 
 std::string format_outcome(const Outcome& outcome) {

@@ -1,0 +1,153 @@
+#include "simulator/report.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "simulator/model_backend.h"
+#include "tests/simulator/support.h"
+
+namespace superneurons {
+namespace {
+
+using Json = nlohmann::json;
+
+Outcome example() {
+  Outcome outcome;
+  outcome.policy = "liveness+offload";
+  outcome.trace = "tiny";
+  outcome.trace_hash = "00ff";
+  outcome.allocator = "first_fit";
+  outcome.budget_bytes = 2_GiB;
+  outcome.live_peak_bytes = 1_GiB;
+  outcome.placed_peak_bytes = 1536_MiB;
+  outcome.step_ns = 1500000_ns;
+  outcome.bound_ns = 1000000_ns;
+  outcome.compute_ns = 1000000_ns;
+  outcome.recompute_runs = 3;
+  outcome.recompute_ns = 1000_ns;
+  outcome.stall_ns[static_cast<std::size_t>(Cause::prefetch)] = 400000_ns;
+  outcome.stall_ns[static_cast<std::size_t>(Cause::gap)] = 100000_ns;
+  return outcome;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Report, TableAlignsColumnsAndNamesTheLargestStall) {
+  const std::vector<Outcome> outcomes = {example()};
+  const auto lines = lines_of(format_table(outcomes));
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].find("policy"), lines[1].find("liveness"));
+  EXPECT_NE(lines[1].find("1.500"), std::string::npos);
+  EXPECT_NE(lines[1].find("(prefetch 80 %)"), std::string::npos);
+  EXPECT_EQ(lines[0].find("measured"), std::string::npos);
+}
+
+TEST(Report, GroupsAreSeparatedAndTheWorstOfEachPolicyIsNamed) {
+  std::vector<Outcome> outcomes(2, example());
+  outcomes[1].budget_bytes = 1_GiB;
+  outcomes[1].step_ns = 3000000_ns;
+  const auto lines = lines_of(format_table(outcomes));
+  ASSERT_EQ(lines.size(), 6U);
+  EXPECT_EQ(lines[2], "");
+  EXPECT_EQ(lines[5].find("worst of"), 0U);
+  EXPECT_NE(lines[5].find("3.000 x bound"), std::string::npos);
+}
+
+TEST(Report, ReplayColumnsAppearWhereThereWasAReplay) {
+  std::vector<Outcome> outcomes(1, example());
+  outcomes[0].measured_step_ns = 1200000_ns;
+  outcomes[0].equal = false;
+  const std::string table = format_table(outcomes);
+  EXPECT_NE(table.find("25.0 %"), std::string::npos);
+  EXPECT_NE(table.find("NO"), std::string::npos);
+}
+
+TEST(Report, JsonHasEveryKeyOfTheFormat) {
+  std::vector<Outcome> outcomes(1, example());
+  const Json plain = Json::parse(format_json(outcomes, {{"budget", "2GiB"}}));
+  EXPECT_EQ(plain["format"], "superneurons-result");
+  EXPECT_EQ(plain["version"], "0.1");
+  EXPECT_EQ(plain["options"]["budget"], "2GiB");
+  const Json& outcome = plain["outcomes"][0];
+  for (const char* key :
+       {"policy", "trace", "trace_hash", "allocator", "budget_bytes", "live_peak_bytes",
+        "placed_peak_bytes", "scope_peak_bytes", "host_bytes", "step_ns", "bound_ns", "compute_ns",
+        "offload_bytes", "prefetch_bytes", "recompute_runs", "recompute_ns", "stall_ns"})
+    EXPECT_TRUE(outcome.contains(key)) << key;
+  EXPECT_EQ(outcome["stall_ns"]["prefetch"], 400000);
+  EXPECT_EQ(outcome["scope_peak_bytes"].size(), kRoleNames.size());
+  EXPECT_FALSE(outcome.contains("equal"));
+  outcomes[0].equal = true;
+  EXPECT_EQ(Json::parse(format_json(outcomes))["outcomes"][0]["equal"], true);
+}
+
+TEST(Report, NamesThatAreNotUtf8DoNotThrow) {
+  std::vector<Outcome> outcomes(1, example());
+  outcomes[0].trace = "caf\xe9";
+  EXPECT_NO_THROW(Json::parse(format_json(outcomes)));
+}
+
+struct Simulated {
+  Trace trace = mini(R"(
+    tensor x 2000 input carry
+    tensor a 2000 activation
+    tensor b 1000 activation
+    op f1 forward : x -> a @1000
+    op f2 forward : x -> b @100 ws=3K
+    op b1 backward : a -> b @1000
+  )");
+  Plan plan = plan_of(trace, "f1 offload:a free:a f2 prefetch:a b1 free_host:a free:a free:b");
+};
+
+TEST(Report, ChromeTraceHasStreamsAsThreadsAndMonotoneCounters) {
+  const Simulated given;
+  const DeviceProfile profile = plain_profile();
+  const Result<Placement> placement = place(given.trace, given.plan, 1_MiB);
+  ASSERT_TRUE(placement);
+  const Program program = build_program(given.trace, given.plan, *placement);
+  const Result<Timeline> timeline =
+      simulate_program(given.trace, program, profile, {.keep_spans = true});
+  ASSERT_TRUE(timeline);
+  const Json json = Json::parse(format_chrome_trace(given.trace, given.plan, program, *timeline));
+  std::map<std::string, int> spans;
+  double last_counter = -1e9;
+  for (const Json& event : json["traceEvents"]) {
+    if (event["ph"] == "X") ++spans[event["cat"]];
+    if (event["ph"] != "C") continue;
+    EXPECT_GE(event["ts"].get<double>(), last_counter);
+    last_counter = event["ts"].get<double>();
+    EXPECT_EQ(event["args"]["input"], 2000);
+  }
+  EXPECT_EQ(spans["compute"], 3);
+  EXPECT_EQ(spans["offload"], 1);
+  EXPECT_EQ(spans["prefetch"], 1);
+  EXPECT_EQ(json["otherData"]["step_ns"], timeline->step_ns.count);
+}
+
+TEST(Report, MemorySeriesHasOneEntryPerPlanStep) {
+  const Simulated given;
+  const Json json = Json::parse(format_memory_json(given.trace, given.plan));
+  const std::size_t steps = given.plan.steps.size();
+  for (const char* column : {"kind", "name", "total", "workspace"})
+    EXPECT_EQ(json[column].size(), steps) << column;
+  for (const auto& role : json["by_role"]) EXPECT_EQ(role.size(), steps);
+  EXPECT_EQ(json["name"][3], "f2");
+  EXPECT_EQ(json["workspace"][3], 3072);
+  EXPECT_EQ(json["total"][3], 2000 + 1000 + 3072);
+}
+
+TEST(Report, OutcomeInFullNamesEveryCause) {
+  const std::string text = format_outcome(example());
+  for (const auto cause : kCauseNames) EXPECT_NE(text.find(cause), std::string::npos) << cause;
+}
+
+}  // namespace
+}  // namespace superneurons
