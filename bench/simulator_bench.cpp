@@ -2,6 +2,7 @@
 // that backward reads offloaded and prefetched. The aim is 1 M plan steps a second.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
