@@ -13,13 +13,13 @@ class JsonBuilder {
   explicit JsonBuilder(JsonDocument& document) : document_(document) {}
   std::string problem;
 
-  bool null() { return add(JsonKind::null), true; }
-  bool boolean(bool value) { return add(JsonKind::boolean).integer = value, true; }
+  bool null() { return add(JsonKind::null), fits(); }
+  bool boolean(bool value) { return add(JsonKind::boolean).integer = value, fits(); }
   bool number_integer(std::int64_t value) {
     JsonNode& node = add(JsonKind::integer);
     node.integer = value;
     node.number = static_cast<double>(value);
-    return true;
+    return fits();
   }
   bool number_unsigned(std::uint64_t value) {
     if (value <= static_cast<std::uint64_t>(INT64_MAX))
@@ -27,13 +27,13 @@ class JsonBuilder {
     return number_float(static_cast<double>(value), {});
   }
   bool number_float(double value, const std::string&) {
-    return add(JsonKind::number).number = value, true;
+    return add(JsonKind::number).number = value, fits();
   }
   bool string(const std::string& value) {
     JsonNode& node = add(JsonKind::text);
     node.text = append(value);
     node.text_size = static_cast<std::uint32_t>(value.size());
-    return true;
+    return fits();
   }
   template <class Binary>
   bool binary(const Binary&) {
@@ -69,6 +69,11 @@ class JsonBuilder {
     document_.nodes_.push_back(node);
     return document_.nodes_.back();
   }
+  bool fits() {
+    if (document_.nodes_.size() <= kMostJsonNodes) return true;
+    problem = "more than " + std::to_string(kMostJsonNodes) + " values in one record";
+    return false;
+  }
   std::uint32_t append(const std::string& value) {
     const auto offset = static_cast<std::uint32_t>(document_.characters_.size());
     document_.characters_ += value;
@@ -81,7 +86,7 @@ class JsonBuilder {
     }
     open_[depth_++] = static_cast<std::uint32_t>(document_.nodes_.size());
     add(kind);
-    return true;
+    return fits();
   }
   bool close() {
     document_.nodes_[open_[--depth_]].next = static_cast<std::uint32_t>(document_.nodes_.size());

@@ -10,7 +10,8 @@
 
 namespace superneurons {
 
-inline constexpr int kDeepestJson = 16;  // nesting that a reader accepts
+inline constexpr int kDeepestJson = 16;                  // nesting that a reader accepts
+inline constexpr std::size_t kMostJsonNodes = 1U << 21;  // values in one text, for 80 MiB of nodes
 
 enum class JsonKind : std::uint8_t { null, boolean, integer, number, text, array, object };
 

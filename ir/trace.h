@@ -86,12 +86,12 @@ struct Access {
 
 /// One way to do an op.
 struct Choice {
-  std::string algorithm;  // e.g. "IMPLICIT_PRECOMP_GEMM"; "" where there is only one way
-  std::string math;       // "fp32", "tf32", ...; "" if it does not apply
-  Bytes workspace{};      // bytes needed only while the op runs
-  Nanoseconds ns{};       // device time, first kernel's start to last kernel's end
+  std::string algorithm{};  // e.g. "IMPLICIT_PRECOMP_GEMM"; "" where there is only one way
+  std::string math{};       // "fp32", "tf32", ...; "" if it does not apply
+  Bytes workspace{};        // bytes needed only while the op runs
+  Nanoseconds ns{};         // device time, first kernel's start to last kernel's end
   bool deterministic = true;
-  std::vector<TensorId> omits;  // outputs this choice does not produce (only backward would read)
+  std::vector<TensorId> omits{};  // outputs this choice does not produce (only backward would read)
 };
 
 struct Kernel {
@@ -161,9 +161,11 @@ inline bool covers(const Trace& trace, const Access& access) {
 
 /// The laws of a trace: ids in range, accesses inside their tensors, no tensor read before it was
 /// written or carried in, no access after `freed_before`, each tensor at most once in a carry as
-/// `end` and as `start`, at least one choice per op, `once` and `omits` among the writes, a written
-/// tensor listed once per op, names unique, nothing negative, sums below 2^62. Returns the first
-/// law broken.
+/// `end` and as `start`, both of one size, the `end` written and not freed, at least one choice per
+/// op, `once` and `omits` among the writes, a written tensor listed once per op, names unique,
+/// nothing negative, sums below 2^62. If the `start` of a carry of two tensors is needed
+/// (TensorFlow::needed_at_start), no op reads it at or after the first op that writes `end`, which
+/// takes over its home. Returns the first law broken, in linear time.
 struct Error;
 std::optional<Error> find_fault(const Trace& trace);
 

@@ -56,6 +56,8 @@ TEST(BadTrace, TheUndamagedOneIsGood) {
 
 TEST(BadTrace, IsRefusedWithLineAndReason) {
   const std::string deep(1000000, '[');
+  std::string wide = "[0";
+  for (int i = 0; i < 2100000; ++i) wide += ",0";
   const Damage cases[] = {
       {1, "", "", 2, "lacks \"format\""},
       {1, "", "nonsense", 1, "syntax error"},
@@ -70,6 +72,7 @@ TEST(BadTrace, IsRefusedWithLineAndReason) {
       {2, "", "{\"id\":0}", 2, "without a kind"},
       {2, "", deep, 2, "nested too deeply"},
       {2, "}", ",\"x\":" + deep + "}", 2, "nested too deeply"},
+      {2, "", wide + ']', 2, "values in one record"},
       {2, "\"bytes\":64,", "", 2, "tensor 0 lacks \"bytes\""},
       {2, "64", "64.0", 2, "64.0 (would be a whole number"},
       {2, "64", "\"64\"", 2, "\"bytes\" of tensor 0"},

@@ -134,13 +134,16 @@ TEST_F(Files, CutOffGzipNamesTheLastWholeLineAndOp) {
   }
 }
 
-TEST_F(Files, DamagedGzipIsNoticed) {
-  ASSERT_TRUE(write_trace(long_trace(), path("whole.jsonl.gz")));
+TEST_F(Files, DamagedGzipIsNoticedWhereverItIs) {
+  ASSERT_TRUE(write_trace(rich_trace(), path("whole.jsonl.gz")));
   const std::string bytes = bytes_of("whole.jsonl.gz");
-  for (const std::size_t at : {bytes.size() / 2, bytes.size() - 6}) {
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
     std::string damaged = bytes;
-    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
-    EXPECT_FALSE(read_trace(put("damaged.jsonl.gz", damaged))) << at;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
+    const auto trace = read_trace(put("damaged.jsonl.gz", damaged));
+    // Bytes 4 to 9 of a gzip file are a date and notes, on which nothing depends.
+    if (trace) EXPECT_EQ(trace_hash(*trace), trace_hash(rich_trace()));
+    EXPECT_TRUE(!trace || at < 10) << at;
   }
 }
 
