@@ -1,0 +1,117 @@
+// Every policy and composition of the registry: under every budget that it fits, the plan replays
+// to the bits of its reference, in an arena of exactly the budget.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "memory/placement.h"
+#include "networks/network.h"
+#include "policies/policy.h"
+#include "replay/host_choices.h"
+#include "replay/replay.h"
+#include "simulator/model_backend.h"
+#include "tests/random_trace.h"
+
+namespace superneurons {
+namespace {
+
+DeviceProfile slow_link() {
+  DeviceProfile profile;
+  profile.name = "slow_link";
+  profile.device_memory = profile.host_memory = 1_GiB;
+  profile.offload.points = profile.prefetch.points = {{1_B, 10_ns}};
+  profile.offload.bytes_per_ns = profile.prefetch.bytes_per_ns = 1;
+  profile.flops_per_ns = profile.tf32_flops_per_ns = profile.memory_bytes_per_ns = 1;
+  return profile;
+}
+
+Result<Plan> plan_for(const Trace& trace, const PlanRequest& request) {
+  const DeviceProfile profile = slow_link();
+  const Predict predict = [&](const Plan& plan) -> Result<Prediction> {
+    const Result<Timeline> timeline = simulate(trace, plan, profile);
+    if (!timeline) return timeline.error();
+    const Result<Placement> placement = place(trace, plan, plan.budget.device);
+    if (!placement) return placement.error();
+    return Prediction{timeline->step_ns, placement->live_peak, placement->placed_peak};
+  };
+  return make_plan(trace, profile, request, predict);
+}
+
+struct NamedTrace {
+  std::string name;
+  Trace trace;
+  std::vector<KernelSet> kernels;
+};
+
+std::vector<NamedTrace> traces() {
+  std::vector<NamedTrace> all;
+  for (const Lowering lowering : {Lowering::native, Lowering::paper}) {
+    Trace trace = *lower(*find_network("small_cnn"), {.batch = 2, .lowering = lowering});
+    EXPECT_TRUE(enumerate_host_choices(trace, 1_MiB, true));
+    estimate_durations(trace, slow_link());
+    const char* name = lowering == Lowering::native ? "small_cnn" : "small_cnn as in the paper";
+    all.push_back({name, std::move(trace), {KernelSet::native, KernelSet::verify}});
+  }
+  for (std::uint64_t seed = 1; seed <= 6; ++seed)
+    all.push_back({"random " + std::to_string(seed),
+                   random_trace(seed, {.layers = 10, .largest = 8_KiB}),
+                   {KernelSet::verify}});
+  return all;
+}
+
+std::vector<std::string> registered() {
+  std::vector<std::string> names;
+  for (const PolicyEntry& entry : policies()) names.emplace_back(entry.name);
+  for (const CompositionEntry& entry : compositions()) names.emplace_back(entry.name);
+  return names;
+}
+
+std::string compare(const Trace& trace, const Plan& plan, KernelSet kernels, bool stress) {
+  ReplayOptions options;
+  options.kernels = kernels;
+  const auto reference = run_plan(trace, reference_plan(trace, plan), options);
+  if (!reference) return "reference: " + reference.error().message;
+  options.stress = stress;
+  const auto run = run_plan(trace, plan, options);
+  if (!run) return run.error().message;
+  if (run->measured.peak > plan.budget.device) return "over the budget";
+  return difference(trace, reference->checksums, run->checksums);
+}
+
+class EveryPolicy : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryPolicy, replays_to_the_bits_of_its_reference_under_every_budget_it_fits) {
+  for (const auto& [name, trace, kernel_sets] : traces()) {
+    PlanRequest request;
+    request.policy = GetParam();
+    request.budget = {1_GiB, 1_GiB};
+    const Result<Plan> roomy = plan_for(trace, request);
+    ASSERT_TRUE(roomy) << name << ": " << roomy.error().message;
+    PlanRequest freed = request;
+    freed.policy = "liveness";
+    const Result<Plan> liveness = plan_for(trace, freed);
+    ASSERT_TRUE(liveness);
+    const Bytes peak = *smallest_arena(trace, *liveness);
+    int fits = 0;
+    for (const int percent : {0, 100, 85, 70, 55, 40}) {
+      if (percent > 0) request.budget.device = {peak.count * percent / 100};
+      const Result<Plan> plan = plan_for(trace, request);
+      if (!plan) {
+        ASSERT_EQ(plan.error().code, ErrorCode::does_not_fit) << plan.error().message;
+        continue;
+      }
+      ++fits;
+      for (const KernelSet kernels : kernel_sets)
+        EXPECT_EQ(compare(trace, *plan, kernels, percent % 2 == 1), "")
+            << name << " at " << percent << " %";
+    }
+    EXPECT_GE(fits, 1) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, EveryPolicy, testing::ValuesIn(registered()),
+                         [](const auto& row) { return row.param; });
+
+}  // namespace
+}  // namespace superneurons
