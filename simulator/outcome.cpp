@@ -42,12 +42,13 @@ void add_traffic(const Trace& trace, const Program& program, Outcome& outcome) {
 
 }  // namespace
 
-Result<Outcome> evaluate(const Trace& trace, const Plan& plan, const DeviceProfile& profile) {
+Result<Outcome> evaluate(const Trace& trace, const Plan& plan, const DeviceProfile& profile,
+                         const ModelOptions& options) {
   if (const auto violation = check(trace, plan)) return to_error(*violation);
   Result<Placement> placement = place(trace, plan, plan.budget.device);
   if (!placement) return std::move(placement.error());
   const Program program = build_program(trace, plan, *placement);
-  Result<Timeline> timeline = simulate_program(trace, program, profile);
+  Result<Timeline> timeline = simulate_program(trace, program, profile, options);
   if (!timeline) return std::move(timeline.error());
   Outcome outcome;
   outcome.policy = plan.policy;

@@ -8,6 +8,7 @@
 
 #include "ir/device_profile.h"
 #include "ir/plan.h"
+#include "simulator/model_backend.h"
 #include "simulator/timeline.h"
 
 namespace superneurons {
@@ -37,8 +38,10 @@ struct Outcome {
   std::optional<bool> equal;
 };
 
-/// Predicts the plan and fills all but the replay fields.
-Result<Outcome> evaluate(const Trace& trace, const Plan& plan, const DeviceProfile& profile);
+/// Predicts the plan and fills all but the replay fields. options.clock: replay time or program
+/// time.
+Result<Outcome> evaluate(const Trace& trace, const Plan& plan, const DeviceProfile& profile,
+                         const ModelOptions& options = {});
 
 /// No plan under the budget is faster: the sum over ops of their fastest choice's device time among
 /// those that fit (each op runs at least once on one compute stream), launch gaps included; or, if

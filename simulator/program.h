@@ -24,12 +24,12 @@ enum class CommandKind : std::uint8_t { run, copy_out, copy_in, poison };
 /// Why a command waits, and the causes of lost time in a Timeline. They add up to the step's total:
 /// step_ns = compute + sum over causes.
 enum class Cause : std::uint8_t {
-  prefetch,      // data still coming in
+  prefetch,      // data still coming in (of copy streams: not there yet to be copied)
   reuse,         // the range is still being copied out (or in) by its former user
   host,          // the host had not issued the work yet
   interference,  // kernels slowed by copies
   gap,           // between queued kernels of one stream, and after waits
-  tail,          // copies that end after the last kernel of the step
+  tail,          // copies that outlive the last kernel of their step, where the next one waits
 };
 inline constexpr std::array<std::string_view, 6> kCauseNames = {"prefetch",     "reuse", "host",
                                                                 "interference", "gap",   "tail"};

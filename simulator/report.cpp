@@ -107,28 +107,6 @@ Row row_of(const Outcome& outcome, bool replay) {
   return row;
 }
 
-/// Per policy, the row that is furthest above its bound.
-std::string worst_cases(std::span<const Outcome> outcomes) {
-  std::vector<std::pair<std::string, const Outcome*>> worst;
-  const auto above = [](const Outcome& outcome) {
-    return static_cast<double>(outcome.step_ns.count) /
-           static_cast<double>(std::max<std::int64_t>(outcome.bound_ns.count, 1));
-  };
-  for (const Outcome& outcome : outcomes) {
-    if (outcome.bound_ns.count <= 0) continue;
-    const auto known = std::find_if(worst.begin(), worst.end(), [&](const auto& entry) {
-      return entry.first == outcome.policy;
-    });
-    if (known == worst.end()) worst.emplace_back(outcome.policy, &outcome);
-    else if (above(outcome) > above(*known->second)) known->second = &outcome;
-  }
-  std::vector<Row> rows;
-  for (const auto& [policy, outcome] : worst)
-    rows.push_back({"worst of", policy, ratio(outcome->step_ns, outcome->bound_ns) + " x bound",
-                    "on " + outcome->trace, "at " + format_bytes(outcome->budget_bytes)});
-  return align(rows);
-}
-
 Json json_of(const Outcome& outcome) {
   Json json = {{"policy", outcome.policy},
                {"trace", outcome.trace},
@@ -170,8 +148,29 @@ std::string format_table(std::span<const Outcome> outcomes) {
     rows.push_back(row_of(outcomes[i], replay));
   }
   std::string text = align(rows);
-  if (groups) text.append("\n").append(worst_cases(outcomes));
+  if (groups) text.append("\n").append(format_worst_cases(outcomes));
   return text;
+}
+
+std::string format_worst_cases(std::span<const Outcome> outcomes) {
+  std::vector<std::pair<std::string, const Outcome*>> worst;
+  const auto above = [](const Outcome& outcome) {
+    return static_cast<double>(outcome.step_ns.count) /
+           static_cast<double>(std::max<std::int64_t>(outcome.bound_ns.count, 1));
+  };
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.bound_ns.count <= 0) continue;
+    const auto known = std::find_if(worst.begin(), worst.end(), [&](const auto& entry) {
+      return entry.first == outcome.policy;
+    });
+    if (known == worst.end()) worst.emplace_back(outcome.policy, &outcome);
+    else if (above(outcome) > above(*known->second)) known->second = &outcome;
+  }
+  std::vector<Row> rows;
+  for (const auto& [policy, outcome] : worst)
+    rows.push_back({"worst of", policy, ratio(outcome->step_ns, outcome->bound_ns) + " x bound",
+                    "on " + outcome->trace, "at " + format_bytes(outcome->budget_bytes)});
+  return align(rows);
 }
 
 std::string format_outcome(const Outcome& outcome) {

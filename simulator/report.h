@@ -18,6 +18,9 @@ inline constexpr std::string_view kReportVersion = "0.1";
 /// each policy follows. Replay columns appear where an outcome has them.
 std::string format_table(std::span<const Outcome> outcomes);
 
+/// A line per policy: the outcome that is furthest above its bound.
+std::string format_worst_cases(std::span<const Outcome> outcomes);
+
 /// One outcome in full: memory by role, traffic, where the time goes.
 std::string format_outcome(const Outcome& outcome);
 

@@ -300,7 +300,7 @@ void for_random_plans(std::uint64_t cases, const Test& test) {
 
 TEST(Property, NoTwoConflictingCommandsAreUnordered) {
   int copies = 0;
-  for_random_plans(300, [&](const Trace& trace, const Plan& plan, TestRandom& random) {
+  for_random_plans(200, [&](const Trace& trace, const Plan& plan, TestRandom& random) {
     const bool poison = random.chance(50);
     const Program program = program_of(trace, plan, {.poison_freed = poison});
     Recorder recorder;
@@ -321,7 +321,7 @@ TEST(Property, RacesAreSeenWhereWaitsLack) {
 }
 
 TEST(Property, StepIsComputePlusStallsAndNeverBelowTheBound) {
-  for_random_plans(500, [](const Trace& trace, const Plan& plan, TestRandom& random) {
+  for_random_plans(300, [](const Trace& trace, const Plan& plan, TestRandom& random) {
     const DeviceProfile profile = random_profile(random);
     const Result<Outcome> outcome = evaluate(trace, plan, profile);
     ASSERT_TRUE(outcome) << outcome.error().message;
@@ -337,7 +337,7 @@ TEST(Property, StepIsComputePlusStallsAndNeverBelowTheBound) {
 
 // Where streams do not disturb each other, all is sums and maxima, which only grow.
 TEST(Property, HalfTheBandwidthIsNeverFaster) {
-  for_random_plans(500, [](const Trace& trace, const Plan& plan, TestRandom& random) {
+  for_random_plans(300, [](const Trace& trace, const Plan& plan, TestRandom& random) {
     DeviceProfile profile = random_profile(random);
     profile.memory_bound = {};
     profile.both_bytes_per_ns = 0;

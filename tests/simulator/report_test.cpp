@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -89,10 +91,24 @@ TEST(Report, JsonHasEveryKeyOfTheFormat) {
   EXPECT_EQ(Json::parse(format_json(outcomes))["outcomes"][0]["equal"], true);
 }
 
+TEST(Report, FormatDocumentShowsTheJsonAsItIsWritten) {
+  std::ifstream file(SUPERNEURONS_SOURCE_DIR "/traces/FORMAT.md");
+  const std::string document{std::istreambuf_iterator<char>(file), {}};
+  std::vector<Outcome> outcomes(1, example());
+  outcomes[0].measured_step_ns = 1490000_ns;
+  outcomes[0].measured_peak_bytes = 1536_MiB;
+  outcomes[0].outside_bytes = 500_MiB;
+  outcomes[0].equal = true;
+  const std::string text = format_json(outcomes, {{"command", "superneurons replay tiny.jsonl"}});
+  EXPECT_NE(document.find("```json\n" + text + "```\n"), std::string::npos) << text;
+  for (const auto& item : Json::parse(text)["outcomes"][0].items())
+    EXPECT_NE(document.find('`' + item.key() + '`'), std::string::npos) << item.key();
+}
+
 TEST(Report, NamesThatAreNotUtf8DoNotThrow) {
   std::vector<Outcome> outcomes(1, example());
   outcomes[0].trace = "caf\xe9";
-  EXPECT_NO_THROW(static_cast<void>(Json::parse(format_json(outcomes))));
+  EXPECT_TRUE(Json::accept(format_json(outcomes)));
 }
 
 struct Simulated {
