@@ -1,0 +1,260 @@
+"""Figures with matplotlib, for print: readable in grayscale, units on the axes, no dates inside.
+
+    python -m superneurons.plot memory   MEMORY.json...   -o F.pdf   bytes resident over plan steps
+    python -m superneurons.plot pareto   COMPARE.json...  -o F.pdf   time against memory, by policy
+    python -m superneurons.plot fidelity FIDELITY.jsonl   -o F.pdf   predicted against measured time
+    python -m superneurons.plot timeline TIMELINE.json... -o F.pdf   the streams of a training step
+
+Inputs are written by `simulate --memory`, `compare --json`, `superneurons_fidelity` and
+`simulate --timeline`. The output's name says its kind: .pdf, .png or .svg.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+try:
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise SystemExit(f"superneurons: plots need matplotlib ({error}); "
+                     "on Debian: apt-get install python3-matplotlib") from None
+
+from superneurons.fidelity import LARGE_ERROR, Cell, read_fidelity
+from superneurons.files import BadInput, replacing, run_main
+from superneurons.results import (Memory, Outcome, Timeline, read_memory, read_results, read_timeline)
+
+GIB = 1 << 30
+COLUMN, PAGE = 3.4, 7.0  # inches: one and two columns of a paper
+
+_STYLE: dict[str, Any] = {
+    "font.size": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7, "ytick.labelsize": 7,
+    "axes.titlesize": 8, "axes.linewidth": 0.6, "lines.linewidth": 1.1, "lines.markersize": 4,
+    "hatch.linewidth": 0.5, "axes.grid": True, "grid.linewidth": 0.3, "grid.color": "0.8",
+    "axes.axisbelow": True, "legend.frameon": False, "figure.constrained_layout.use": True, "pdf.fonttype": 42,
+    "svg.hashsalt": "superneurons", "savefig.dpi": 200,
+}
+# Told apart without colour: by line, marker and lightness.
+_LINES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)), (0, (4, 1))]
+_MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h"]
+# From the bottom of a stack to its top: first what stays, then what comes and goes. Gray and hatch.
+_AREAS = {
+    "parameter": ("0.35", ""), "optimizer_state": ("0.55", "////"), "buffer": ("0.9", "++++"),
+    "input": ("0.2", ""), "gradient": ("0.7", ""), "activation": ("0.85", "\\\\\\\\"), "saved": ("0.95", "xxxx"),
+    "activation_gradient": ("0.5", "...."), "temporary": ("0.75", "||||"), "workspace": ("1", "")}
+_PHASES = {
+    "forward": ("0.8", ""), "backward": ("0.5", ""), "update": ("0.2", ""), "recompute": ("0.65", "xxxx"),
+    "other": ("1", ""), "rerun": ("0.8", "////"), "offload": ("0.9", "\\\\\\\\"), "prefetch": ("0.9", "....")}
+
+
+def _look(index: int, count: int) -> dict[str, Any]:
+    """Line, marker and colour of the index-th of `count` series, from dark to light."""
+    shade = pyplot.get_cmap("viridis")(0.85 * index / max(count - 1, 1))
+    return {"linestyle": _LINES[index % len(_LINES)], "marker": _MARKERS[index % len(_MARKERS)], "color": shade}
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def _areas(axes: Any, x: Sequence[float], rows: dict[str, Sequence[int]]) -> None:
+    """Stacked bytes over x by role; roles that never reach 1 % of the peak are one area, "rest"."""
+    peak = max(map(sum, zip(*rows.values())), default=0)
+    names = [name for name in _AREAS if max(rows.get(name, ()), default=0) >= 0.01 * peak]
+    rest = [sum(column) for column in zip(*(row for name, row in rows.items() if name not in names))]
+    shown = {name: rows[name] for name in names} | ({"rest": rest} if any(rest) else {})
+    base = [0.0] * len(x)
+    for name, row in shown.items():
+        top = [low + value / GIB for low, value in zip(base, row)]
+        gray, hatch = _AREAS.get(name, ("0", ""))
+        axes.fill_between(x, base, top, step="post", label=name.replace("_", " "), facecolor=gray,
+                          edgecolor="0.1", linewidth=0.3, hatch=hatch)
+        base = top
+    axes.set_ylim(0, peak * 1.08 / GIB or 1)
+
+
+def draw_memory(memories: Sequence[Memory]) -> Figure:
+    """Bytes resident (GiB) over plan steps: one line per plan; of a single plan by role."""
+    figure, axes = pyplot.subplots(figsize=(COLUMN, 2.4))
+    peak = max(max(memory.total) for memory in memories)
+    if len(memories) == 1:
+        memory = memories[0]
+        _areas(axes, range(len(memory.total)), {**memory.by_role, "workspace": memory.workspace})
+        axes.set_title(f"{memory.trace}, {memory.policy}")
+    for index, memory in enumerate(memories if len(memories) > 1 else []):
+        look = _look(index, len(memories))
+        look.pop("marker")
+        axes.step(range(len(memory.total)), [total / GIB for total in memory.total], where="post",
+                  label=memory.policy, **look)
+    traces = _unique([memory.trace for memory in memories])
+    if len(memories) > 1:
+        axes.set_title(", ".join(traces))
+        axes.set_ylim(0, peak * 1.08 / GIB)
+    for budget in sorted({memory.budget_bytes for memory in memories if memory.budget_bytes <= 1.05 * peak}):
+        axes.axhline(budget / GIB, color="0.3", linewidth=0.7, linestyle=(0, (2, 2)))
+        axes.annotate(f"budget {budget / GIB:.2f} GiB", (1, budget / GIB), xycoords=("axes fraction", "data"),
+                      ha="right", va="bottom", fontsize=6)
+    axes.set_xlim(0, max(len(memory.total) for memory in memories))
+    axes.set_xlabel("plan step")
+    axes.set_ylabel("resident on the device (GiB)")
+    handles, names = axes.get_legend_handles_labels()
+    _outside_legend(figure, handles, names, 1 if max(map(len, names)) > 24 else 2)
+    return figure
+
+
+def draw_pareto(outcomes: Sequence[Outcome]) -> Figure:
+    """Training step (ms) against the arena (GiB) that the plan takes, a line per policy, a panel per trace."""
+    if not outcomes:
+        raise BadInput("no outcomes to draw: no policy fits any of the budgets")
+    traces, policies = _unique([o.trace for o in outcomes]), _unique([o.policy for o in outcomes])
+    columns = min(len(traces), 2)
+    rows = -(-len(traces) // columns)
+    width = COLUMN if columns == 1 else PAGE
+    figure, panels = pyplot.subplots(rows, columns, figsize=(width, 2.1 * rows + 0.5), squeeze=False)
+    for axes, trace in zip(panels.flat, traces):
+        here = [o for o in outcomes if o.trace == trace]
+        for index, policy in enumerate(policies):
+            points = sorted({(o.placed_peak_bytes / GIB, o.step_ns / 1e6) for o in here if o.policy == policy})
+            if points:
+                axes.plot(*zip(*points), label=policy, **_look(index, len(policies)), markerfacecolor="none")
+        axes.axhline(min(o.bound_ns for o in here) / 1e6, color="0.3", linewidth=0.7, linestyle=(0, (2, 2)),
+                     label="lower bound of time")
+        axes.set_title(trace)
+        axes.set_xlabel("arena taken (GiB)")
+        axes.set_ylabel("training step (ms)")
+        axes.margins(0.08)
+    for axes in list(panels.flat)[len(traces):]:
+        axes.set_visible(False)
+    looks: dict[str, Any] = {}
+    for axes in panels.flat:
+        looks.update((label, handle) for handle, label in zip(*axes.get_legend_handles_labels()))
+    names = [name for name in [*policies, "lower bound of time"] if name in looks]
+    _outside_legend(figure, [looks[name] for name in names], names, 1 if columns == 1 else 3)
+    return figure
+
+
+def _outside_legend(figure: Figure, handles: Any, names: Sequence[str], columns: int) -> None:
+    """A legend below all panels, with room made for it."""
+    lines = -(-len(names) // columns)
+    inches = 0.15 * lines + 0.1
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + inches)
+    figure.get_layout_engine().set(rect=(0, inches / (height + inches), 1, height / (height + inches)))
+    figure.legend(handles, names, loc="lower center", ncol=columns, handlelength=2.6)
+
+
+def draw_fidelity(cells: Sequence[Cell]) -> Figure:
+    """Predicted against measured training steps (ms), and the share of cells within an error (%)."""
+    done = [cell for cell in cells if not cell.error]
+    if not done:
+        raise BadInput("no cell was measured: nothing to draw")
+    policies = _unique([cell.policy for cell in done])
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(PAGE, 2.6))
+    for index, policy in enumerate(policies):
+        mine = [cell for cell in done if cell.policy == policy]
+        look = {**_look(index, len(policies)), "linestyle": "none"}
+        left.plot([c.measured_step_ns / 1e6 for c in mine], [c.step_ns / 1e6 for c in mine], label=policy,
+                  markerfacecolor="none", **look)
+    times = [time / 1e6 for cell in done for time in (cell.step_ns, cell.measured_step_ns)]
+    ends = [min(times) * 0.8, max(times) * 1.25]
+    left.plot(ends, ends, color="0", linewidth=0.6)
+    left.fill_between(ends, [end * (1 - LARGE_ERROR / 100) for end in ends],
+                      [end * (1 + LARGE_ERROR / 100) for end in ends], color="0.9", zorder=0, linewidth=0)
+    left.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured training step (ms)",
+             ylabel="predicted training step (ms)")
+    errors = sorted(abs(cell.error_percent) for cell in done)
+    share = [100 * (i + 1) / len(errors) for i in range(len(errors))]
+    right.step([0, *errors], [0, *share], where="post", color="0")
+    mean = sum(errors) / len(errors)
+    right.axvline(mean, color="0.3", linewidth=0.7, linestyle=(0, (2, 2)))
+    right.annotate(f"mean {mean:.1f} %", (mean, 3), xytext=(3, 0), textcoords="offset points", fontsize=7)
+    right.set(xlim=(0, max(errors[-1] * 1.05, LARGE_ERROR * 1.05)), ylim=(0, 102),
+              xlabel="error of the prediction, either way (%)", ylabel="share of cells (%)")
+    right.axvspan(0, LARGE_ERROR, color="0.9", zorder=0, linewidth=0)
+    handles, names = left.get_legend_handles_labels()
+    _outside_legend(figure, handles, names, 3)
+    return figure
+
+
+def draw_timeline(timeline: Timeline) -> Figure:
+    """The streams over the training step (ms), and the bytes resident (GiB) by role below."""
+    figure, (axes, below) = pyplot.subplots(2, 1, figsize=(PAGE, 3.0), sharex=True,
+                                            gridspec_kw={"height_ratios": [1, 1.5]})
+    lanes = {stream: -lane for lane, stream in enumerate(timeline.streams)}
+    ranges: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for span in timeline.spans:
+        kind = "rerun" if span.name.endswith("(rerun)") else span.arguments.get("phase", span.stream)
+        ranges.setdefault((kind, span.stream), []).append((span.start_us / 1e3, span.duration_us / 1e3))
+    for kind, stream in sorted(ranges, key=lambda key: list(_PHASES).index(key[0]) if key[0] in _PHASES else 99):
+        gray, hatch = _PHASES.get(kind, ("1", ""))
+        axes.broken_barh(ranges[kind, stream], (lanes[stream] - 0.4, 0.8), facecolor=gray, edgecolor="0.1",
+                         linewidth=0.2, hatch=hatch, label=kind)
+    axes.set_yticks(list(lanes.values()), list(lanes))
+    axes.set_ylim(0.5 - len(lanes), 0.5)
+    axes.set_title(f"{timeline.trace}, {timeline.policy}")
+    axes.grid(False)
+    roles = _unique([role for _, row in timeline.resident for role in row])
+    _areas(below, [time / 1e3 for time, _ in timeline.resident],
+           {role: [row.get(role, 0) for _, row in timeline.resident] for role in roles})
+    for panel in (axes, below):
+        panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.05))
+    below.set(xlabel="time in the training step (ms)", ylabel="resident (GiB)", xlim=(0, timeline.step_ns / 1e6))
+    return figure
+
+
+def save(figure: Figure, path: str) -> None:
+    """Writes to another name and renames; the same input gives the same bytes."""
+    kind = os.path.splitext(path)[1][1:].lower()
+    metadata: dict[str, dict[str, Any]] = {
+        "pdf": {"CreationDate": None, "Creator": "superneurons", "Producer": None},
+        "png": {"Software": None}, "svg": {"Date": None, "Creator": "superneurons"}}
+    if kind not in metadata:
+        raise BadInput(f"'{path}' is no figure's name (would end in .pdf, .png or .svg)")
+    try:
+        with matplotlib.rc_context(_STYLE), replacing(path) as temporary:
+            figure.savefig(temporary, format=kind, metadata=metadata[kind])
+    except OSError as error:
+        raise BadInput(f"cannot be written ({error.strerror})", path) from None
+    finally:
+        pyplot.close(figure)
+
+
+def _one(files: Sequence[str]) -> str:
+    if len(files) != 1:
+        raise BadInput(f"{len(files)} inputs (would be one)")
+    return files[0]
+
+
+KINDS: dict[str, Callable[[list[str]], Figure]] = {
+    "memory": lambda files: draw_memory([read_memory(file) for file in files]),
+    "pareto": lambda files: draw_pareto([o for file in files for o in read_results(file).outcomes]),
+    "fidelity": lambda files: draw_fidelity([cell for file in files for cell in read_fidelity(file)]),
+    "timeline": lambda files: draw_timeline(read_timeline(_one(files))),
+}
+
+
+def draw(kind: str, files: list[str]) -> Figure:
+    """A figure of a kind in `KINDS` from result files, in the style of this module."""
+    with matplotlib.rc_context(_STYLE):
+        return KINDS[kind](files)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m superneurons.plot", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=sorted(KINDS))
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    parser.add_argument("-o", "--output", required=True, help="figure to write: .pdf, .png or .svg")
+    options = parser.parse_args(arguments)
+    return run_main(lambda: save(draw(options.kind, options.inputs), options.output))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

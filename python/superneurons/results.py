@@ -1,0 +1,211 @@
+"""What `simulate`, `compare` and `replay` write with --json, --memory and --timeline.
+
+    python -m superneurons.results best FILE.json     the fastest policy under the tightest budget
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from superneurons.files import (FORMAT_VERSION, BadInput, parse_json, read_bytes, read_json_object,
+                                run_main, write_text)
+
+
+@dataclass
+class Outcome:
+    """One plan, predicted; of a replay also measured. Sizes in bytes, times in nanoseconds."""
+
+    policy: str  # with its options
+    trace: str
+    trace_hash: str
+    allocator: str
+    budget_bytes: int  # device memory that the plan was made for
+    live_peak_bytes: int  # most bytes resident at one time
+    placed_peak_bytes: int  # arena that it takes, holes included
+    host_bytes: int  # pinned pool
+    step_ns: int  # training step, predicted
+    bound_ns: int  # no plan is faster
+    compute_ns: int  # step_ns = compute_ns + sum of stall_ns
+    offload_bytes: int
+    prefetch_bytes: int
+    recompute_runs: int
+    recompute_ns: int
+    scope_peak_bytes: dict[str, int] = field(default_factory=dict)  # by role, each on its own
+    stall_ns: dict[str, int] = field(default_factory=dict)  # by cause
+    measured_step_ns: int | None = None  # this and all below: replay only
+    measured_peak_bytes: int | None = None
+    outside_bytes: int | None = None  # device memory outside the arena
+    equal: bool | None = None  # to the reference, to the bit
+
+
+# As the program writes them.
+_ORDER = ("policy", "trace", "trace_hash", "allocator", "budget_bytes", "live_peak_bytes",
+          "placed_peak_bytes", "scope_peak_bytes", "host_bytes", "step_ns", "bound_ns", "compute_ns",
+          "offload_bytes", "prefetch_bytes", "recompute_runs", "recompute_ns", "stall_ns",
+          "measured_step_ns", "measured_peak_bytes", "outside_bytes", "equal")
+_TEXTS = {"policy", "trace", "trace_hash", "allocator"}
+_MAPS = {"scope_peak_bytes", "stall_ns"}
+_REPLAY = {"measured_step_ns", "measured_peak_bytes", "outside_bytes", "equal"}
+
+
+@dataclass
+class Results:
+    """A result file: what was asked for, and one outcome per plan."""
+
+    outcomes: list[Outcome]
+    options: dict[str, str] = field(default_factory=dict)  # name to text
+    file: str = ""  # where it was read from
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _outcome(row: Any, what: str) -> Outcome:
+    if not isinstance(row, dict):
+        raise BadInput(f"{what} is no object")
+    values = {}
+    for key in _ORDER:
+        if key not in row:
+            if key in _REPLAY:
+                continue
+            raise BadInput(f'{what} lacks "{key}"')
+        value = row[key]
+        if key in _TEXTS:
+            good, right = isinstance(value, str), "a text"
+        elif key in _MAPS:
+            good = isinstance(value, dict) and all(map(_is_whole, value.values()))
+            right = "an object of whole numbers"
+        elif key == "equal":
+            good, right = isinstance(value, bool), "true or false"
+        else:
+            good, right = _is_whole(value), "a whole number"
+        if not good:
+            raise BadInput(f'"{key}" of {what} is {json.dumps(value)[:60]} (would be {right})')
+        values[key] = value
+    return Outcome(**values)
+
+
+def read_results(path: str) -> Results:
+    """Reads a file of `--json`. BadInput names what is wrong with it."""
+    value = read_json_object(path, "superneurons-result")
+    rows = value.get("outcomes")
+    if not isinstance(rows, list):
+        raise BadInput('lacks "outcomes", an array', path)
+    try:
+        outcomes = [_outcome(row, f"outcome {i}") for i, row in enumerate(rows)]
+    except BadInput as error:
+        raise BadInput(error.message, path) from None
+    return Results(outcomes, dict(value.get("options", {})), path)
+
+
+def format_results(results: Results) -> str:
+    """The text that the program would write."""
+    rows = []
+    for outcome in results.outcomes:
+        values = dataclasses.asdict(outcome)
+        rows.append({key: values[key] for key in _ORDER if values[key] is not None})
+    value = {"format": "superneurons-result", "version": FORMAT_VERSION, "options": results.options,
+             "outcomes": rows}
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def write_results(results: Results, path: str) -> None:
+    """Writes to another name and renames."""
+    write_text(path, format_results(results))
+
+
+def best(results: Results) -> Outcome:
+    """The fastest outcome under the tightest budget of the file; of equals the first."""
+    if not results.outcomes:
+        raise BadInput("has no outcomes: no policy fits any of its budgets", results.file)
+    return min(results.outcomes, key=lambda outcome: (outcome.budget_bytes, outcome.step_ns))
+
+
+@dataclass
+class Memory:
+    """Bytes resident after each plan step, from `simulate --memory`; all lists are equally long."""
+
+    trace: str
+    trace_hash: str
+    policy: str
+    allocator: str
+    budget_bytes: int
+    kind: list[str]  # run, free, offload, prefetch, free_host
+    name: list[str]  # of the op or tensor
+    total: list[int]  # workspace included
+    workspace: list[int]
+    by_role: dict[str, list[int]]
+
+
+def read_memory(path: str) -> Memory:
+    """Reads a file of `simulate --memory`."""
+    value = read_json_object(path, "superneurons-memory")
+    for key in (each.name for each in dataclasses.fields(Memory)):
+        if key not in value:
+            raise BadInput(f'lacks "{key}"', path)
+    memory = Memory(**{each.name: value[each.name] for each in dataclasses.fields(Memory)})
+    columns = [memory.kind, memory.name, memory.total, memory.workspace, *memory.by_role.values()]
+    if len({len(column) for column in columns}) != 1:
+        raise BadInput("has columns of different lengths", path)
+    if not memory.total:
+        raise BadInput("has no plan steps", path)
+    return memory
+
+
+@dataclass
+class Span:
+    """One command on a stream; times in microseconds from the start of the training step."""
+
+    stream: str  # compute, offload, prefetch
+    name: str
+    start_us: float
+    duration_us: float
+    arguments: dict[str, Any]
+
+
+@dataclass
+class Timeline:
+    """A Chrome trace of `simulate --timeline`."""
+
+    trace: str
+    policy: str
+    step_ns: int
+    streams: list[str]
+    spans: list[Span]
+    resident: list[tuple[float, dict[str, int]]]  # microseconds, bytes by role and workspace
+
+
+def read_timeline(path: str) -> Timeline:
+    """Reads a file of `simulate --timeline`."""
+    try:
+        value = parse_json(read_bytes(path).decode("utf-8"))
+        data, events = value["otherData"], value["traceEvents"]
+        threads = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        spans = [Span(threads[e["tid"]], e["name"], float(e["ts"]), float(e["dur"]), e.get("args", {}))
+                 for e in events if e["ph"] == "X"]
+        resident = [(float(e["ts"]), e["args"]) for e in events if e["ph"] == "C"]
+        return Timeline(data["trace"], data["policy"], data["step_ns"], list(threads.values()), spans,
+                        resident)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"is not JSON: {error.msg}", path, error.lineno) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"is no timeline of `simulate --timeline` ({error!r})", path) from None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m superneurons.results", description=__doc__)
+    parser.add_argument("question", choices=["best"])
+    parser.add_argument("file", help="of --json of compare, simulate or replay")
+    options = parser.parse_args(arguments)
+    return run_main(lambda: print(best(read_results(options.file)).policy))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
