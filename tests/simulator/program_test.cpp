@@ -289,10 +289,12 @@ void for_random_plans(std::uint64_t cases, const Test& test) {
     SCOPED_TRACE(seed);
     const Trace trace = random_trace(seed, {.largest = 4_KiB});
     Plan plan = random_lawful_plan(trace, seed);
+    plan.allocator = seed % 2 == 0 ? "first_fit" : "caching";  // ranges next to each other at 512 B
     plan.budget = {1_GiB, 1_GiB};
+    if (const Result<Bytes> arena = smallest_arena(trace, plan)) plan.budget.device = *arena;
     const Result<Placement> placement = place(trace, plan, plan.budget.device);
     ASSERT_TRUE(placement) << placement.error().message;
-    plan.budget = {placement->placed_peak, placement->host_peak};
+    plan.budget.host = placement->host_peak;
     TestRandom random{seed};
     test(trace, plan, random);
   }
