@@ -22,6 +22,7 @@
 #include "networks/network.h"
 #include "policies/policy.h"
 #include "replay/replay.h"
+#include "simulator/model_backend.h"
 #include "simulator/outcome.h"
 #include "tracer/calibrate.h"
 #include "tracer/record.h"
@@ -39,6 +40,7 @@ struct Options {
   int steps = 10;
   int warmup = 3;
   bool stress = false;
+  bool spans = false;
 };
 
 /// One network ready to be replayed.
@@ -143,6 +145,39 @@ std::string quoted(std::string text) {
   return '"' + text + '"';
 }
 
+/// Every command's predicted and measured start and end, to find what a prediction misses.
+Status write_spans(const Subject& subject, const DeviceProfile& profile, const Options& options,
+                   const Plan& plan, const std::string& budget, const ReplayOptions& how) {
+  const Trace& trace = subject.trace;
+  const auto predicted = simulate(trace, plan, profile, {.keep_spans = true});
+  if (!predicted) return predicted.error();
+  const auto placement = place(trace, plan, plan.budget.device);
+  if (!placement) return placement.error();
+  const Program program = build_program(trace, plan, *placement);
+  ReplayOptions timed = how;
+  timed.keep_spans = true;
+  const auto run = run_plan(trace, plan, timed);
+  if (!run) return run.error();
+  std::map<std::uint32_t, Span> measured;
+  for (const Span& span : run->measured.spans) measured[span.command] = span;
+  std::string text =
+      "stream,name,bytes,predicted_start,predicted_end,measured_start,measured_end\n";
+  for (const Span& span : predicted->spans) {
+    const Command& command = program.commands[span.command];
+    const bool op = command.kind == CommandKind::run;
+    const Span& real = measured[span.command];
+    text += fmt::format("{},{},{},{},{},{},{}\n",
+                        kStreamNames[static_cast<std::size_t>(command.stream)],
+                        op ? trace.ops[command.subject].name : trace.tensors[command.subject].name,
+                        op ? 0 : trace.tensors[command.subject].bytes.count, span.start.count,
+                        span.end.count, real.start.count, real.end.count);
+  }
+  std::string policy = plan.policy;
+  std::replace(policy.begin(), policy.end(), ':', '_');
+  return write_file(fmt::format("{}/spans-{}-{}-{}.csv", options.out, trace.name, policy, budget),
+                    text);
+}
+
 /// One line of JSON: predicted, measured, equality, or why there is none.
 std::string run_cell(Subject& subject, const DeviceProfile& profile, const Options& options,
                      const std::string& policy, const std::string& budget_name, Bytes budget) {
@@ -176,6 +211,9 @@ std::string run_cell(Subject& subject, const DeviceProfile& profile, const Optio
   const auto expected = reference(subject, *plan, how);
   if (!expected) return failed(expected.error());
   const std::string different = difference(trace, **expected, run->checksums);
+  if (options.spans)
+    if (Status status = write_spans(subject, profile, options, *plan, budget_name, how); !status)
+      return failed(status.error());
   std::vector<Nanoseconds> steps(run->measured.steps.begin() + options.warmup,
                                  run->measured.steps.end());
   std::sort(steps.begin(), steps.end());
@@ -283,6 +321,7 @@ int main(int argc, char** argv) {
   app.add_option("--on", options.on, "cuda or host");
   app.add_option("--steps", options.steps, "training steps per cell");
   app.add_option("--warmup", options.warmup, "of which are not counted");
+  app.add_flag("--spans", options.spans, "also time every command (spans-*.csv)");
   app.add_flag("--stress", options.stress, "random delays and poisoned ranges");
   CLI11_PARSE(app, argc, argv);
   const superneurons::Status status = superneurons::run_all(options);
