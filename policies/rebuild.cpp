@@ -70,7 +70,8 @@ class Rebuilder {
   const std::string& name(TensorId tensor) const { return context_.trace[tensor].name; }
 
   void run_op(const PlanStep& step, bool rerun) {
-    for (const Value& need : needs_of(context_, step, rerun)) ensure(need, 0);
+    while (!ensure_all(needs_of(context_, step, rerun))) {
+    }
     emit(step);
     choice_[step.subject] = step.choice;
     for (const Value& made : makes_of(context_, step, rerun)) {
@@ -114,6 +115,29 @@ class Rebuilder {
     return context_.trace[plan_.steps[step].op()].name;
   }
 
+  /// False if a drop was taken back for another try: an older value of the same tensor, made again
+  /// for one need, stands in the way of another, or would pass where the dropped one has to stay.
+  bool ensure_all(std::span<const Value> needs) {
+    for (const Value& need : needs)
+      if (!ensure(need, 0) && copy(need.tensor).dropped == need.version)
+        return try_without(need.tensor);
+    for (const auto& [tensor, before] : log_)
+      if (copy(tensor).dropped != kAbsent) return try_without(tensor);
+    return true;
+  }
+
+  bool try_without(TensorId tensor) {
+    roll_back({0, 0, 0});
+    take_back(copy(tensor));
+    return false;
+  }
+
+  void take_back(Copy& dropped) {
+    edits_.cancel(dropped.drop);
+    dropped.device = dropped.dropped;
+    dropped.dropped = kAbsent;
+  }
+
   /// Makes `want` present before the current step, by a copy, by reruns, or by taking a drop back.
   bool ensure(const Value& want, int depth) {
     Copy& wanted = copy(want.tensor);
@@ -129,9 +153,7 @@ class Rebuilder {
     if (depth < kLongestChain && make_again(want, depth)) return true;
     roll_back(mark);
     if (wanted.dropped != want.version) return false;
-    edits_.cancel(wanted.drop);
-    wanted.device = wanted.dropped;
-    wanted.dropped = kAbsent;
+    take_back(wanted);
     return true;
   }
 
