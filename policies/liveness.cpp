@@ -31,14 +31,6 @@ std::string reason(const PolicyContext& context, const Plan& plan, TensorId tens
   return fmt::format("no step needs {} after {}", name, context.trace[plan.steps[step].op()].name);
 }
 
-/// runs[i]: how many of the steps before step i are runs.
-std::vector<std::uint32_t> count_runs(const Plan& plan) {
-  std::vector<std::uint32_t> runs{0};
-  for (const PlanStep& step : plan.steps)
-    runs.push_back(runs.back() + (step.kind == StepKind::run ? 1 : 0));
-  return runs;
-}
-
 /// Frees one tensor as soon as it may be.
 void free_early(const PolicyContext& context, const Plan& plan,
                 const std::vector<std::uint32_t>& runs, TensorId tensor,
@@ -80,7 +72,7 @@ Result<Plan> liveness(const PolicyContext& context, const Plan& incoming) {
   for (std::size_t i = 0; i < trace.carry.size(); ++i)
     resident[trace.carry[i].start.index] = plan.begin[i].place == Place::device;
   const Touches touches(context, plan);
-  const std::vector<std::uint32_t> runs = count_runs(plan);
+  const std::vector<std::uint32_t> runs = runs_before(plan);
   Edits edits(plan.steps.size());
   for (std::uint32_t t = 0; t < trace.tensors.size(); ++t)
     if (!stays[t]) free_early(context, plan, runs, {t}, touches[{t}], resident[t], edits);

@@ -11,8 +11,11 @@ namespace superneurons {
 
 Mover::Mover(const PolicyContext& context, const Plan& plan,
              const std::function<bool(const Idle&)>& wanted)
-    : context_(context), plan_(plan), clock_(clock_of(context.trace, plan)) {
-  number_runs();
+    : context_(context),
+      plan_(plan),
+      clock_(clock_of(context.trace, plan)),
+      runs_(runs_before(plan)) {
+  find_layer_steps();
   for (const Idle& idle : idle_into_backward(context, plan))
     if (wanted(idle) && runs_[idle.after] > runs_[idle.before] + 1) candidates_.push_back(idle);
   std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Idle& a, const Idle& b) {
@@ -25,8 +28,8 @@ Mover::Mover(const PolicyContext& context, const Plan& plan,
 Plan Mover::move(std::size_t count, const Timing& timing) const {
   std::vector<Move> moves(count);
   for (std::size_t i = 0; i < count; ++i) moves[i].idle = candidates_[i];
-  set_fetches(moves, timing.lookahead);
-  set_frees(moves, timing.late);
+  set_fetches(moves, timing);
+  set_frees(moves, timing);
   Edits edits(plan_.steps.size());
   for (const Move& move : moves)
     if (move.free_at < move.fetch_at && runs_[move.fetch_at] > runs_[move.free_at])
@@ -50,22 +53,18 @@ double Mover::area(const Idle& idle) const {
   return length * static_cast<double>(bytes(idle).count);
 }
 
-void Mover::number_runs() {
+void Mover::find_layer_steps() {
   const Trace& trace = context_.trace;
   const Op* before = nullptr;
-  std::uint32_t runs = 0, layer_steps = 0;
   for (std::uint32_t i = 0; i < plan_.steps.size(); ++i) {
-    runs_.push_back(runs);
     if (plan_.steps[i].kind != StepKind::run) continue;
     const Op& op = trace[plan_.steps[i].op()];
     if (before == nullptr || op.layer.empty() || op.layer != before->layer ||
         op.phase != before->phase)
-      first_of_layer_step_.push_back(i), ++layer_steps;
+      first_of_layer_step_.push_back(i);
     before = &op;
     run_step_.push_back(i);
-    ++runs;
   }
-  runs_.push_back(runs);
 }
 
 /// Drops what the host has no room for, counting every copy as if it stayed: no order of copies
@@ -87,15 +86,22 @@ void Mover::keep_within_host() {
 }
 
 /// Latest first: each copy in ends when its value is needed or the next copy starts.
-void Mover::set_fetches(std::vector<Move>& moves, Lookahead lookahead) const {
+void Mover::set_fetches(std::vector<Move>& moves, const Timing& timing) const {
   std::stable_sort(moves.begin(), moves.end(),
                    [](const Move& a, const Move& b) { return a.idle.after > b.idle.after; });
+  Lookahead lookahead = timing.lookahead;
   if (lookahead.unit == Lookahead::Unit::copy && clock_.back() == 0_ns)
     lookahead = {Lookahead::Unit::layer_steps, 3};  // no durations: the paper's look-ahead
   Nanoseconds next = clock_.back();
-  for (Move& move : moves) {
-    next = std::min(next, clock_[move.idle.after]) - in_time(move.idle);
-    move.fetch_at = fetch_place(move.idle, lookahead, next);
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    const Idle& idle = moves[i].idle;
+    next = std::min(next, clock_[idle.after]) - in_time(idle);
+    moves[i].fetch_at = fetch_place(idle, lookahead, next);
+    if (timing.in_window >= moves.size() - i) continue;
+    // Not before the value that is needed that many before it has been used.
+    const std::uint32_t used =
+        timing.in_window == 0 ? idle.after : moves[i + timing.in_window].idle.after + 1;
+    moves[i].fetch_at = std::max(moves[i].fetch_at, std::min(used, idle.after));
   }
 }
 
@@ -114,21 +120,23 @@ std::uint32_t Mover::fetch_place(const Idle& idle, Lookahead lookahead, Nanoseco
 }
 
 /// In the order of the copies out, which follow one another on their stream.
-void Mover::set_frees(std::vector<Move>& moves, bool late) const {
+void Mover::set_frees(std::vector<Move>& moves, const Timing& timing) const {
   std::stable_sort(moves.begin(), moves.end(),
                    [](const Move& a, const Move& b) { return a.idle.made < b.idle.made; });
   Nanoseconds stream{};
-  for (Move& move : moves) {
+  for (std::size_t i = 0; i < moves.size(); ++i) {
+    Move& move = moves[i];
     stream = std::max(stream, clock_[move.idle.made + 1]) + out_time(move.idle);
-    move.free_at = move.idle.before + 1;
-    if (late) {
-      const auto done = std::lower_bound(clock_.begin() + move.free_at, clock_.end(), stream);
-      move.free_at = static_cast<std::uint32_t>(done - clock_.begin());
-    } else {
-      // At least one run in between, or nothing is gained.
-      move.fetch_at = std::max(move.fetch_at, run_step_[runs_[move.free_at]] + 1);
-    }
+    const std::uint32_t first = move.idle.before + 1;
+    const auto done = std::lower_bound(clock_.begin() + first, clock_.end(), stream);
+    move.free_at = static_cast<std::uint32_t>(done - clock_.begin());
+    if (timing.out_window >= moves.size() - i) continue;
+    const std::uint32_t left = moves[i + timing.out_window].idle.before + 1;
+    move.free_at = std::min(move.free_at, std::max(first, left));
   }
+  if (timing.out_window > 0) return;
+  for (Move& move : moves)  // at least one run in between, or nothing is gained
+    move.fetch_at = std::max(move.fetch_at, run_step_[runs_[move.free_at]] + 1);
 }
 
 void Mover::add(const Move& move, Edits& edits) const {

@@ -14,9 +14,15 @@ struct Lookahead {
   std::uint32_t count = 0;
 };
 
-/// When to give back what is copied out, and when to bring it back.
+inline constexpr std::uint32_t kNoWindow = 0xffffffff;
+
+/// When to give back what is copied out, and when to bring it back: when the copy is predicted to
+/// be done, but while at most so many values are on their way. Small windows save memory where the
+/// link is slower than the ops, and make the ops wait for it. 0: free right after the last forward
+/// use, prefetch right before the need.
 struct Timing {
-  bool late = true;  // free when the copy is predicted to be done; else after the last forward use
+  std::uint32_t out_window = kNoWindow;
+  std::uint32_t in_window = kNoWindow;
   Lookahead lookahead;
 };
 
@@ -47,11 +53,11 @@ class Mover {
   Nanoseconds gap(const Idle& idle) const;
   bool hides(const Idle& idle) const;
   double area(const Idle& idle) const;
-  void number_runs();
+  void find_layer_steps();
   void keep_within_host();
-  void set_fetches(std::vector<Move>& moves, Lookahead lookahead) const;
+  void set_fetches(std::vector<Move>& moves, const Timing& timing) const;
   std::uint32_t fetch_place(const Idle& idle, Lookahead lookahead, Nanoseconds start) const;
-  void set_frees(std::vector<Move>& moves, bool late) const;
+  void set_frees(std::vector<Move>& moves, const Timing& timing) const;
   void add(const Move& move, Edits& edits) const;
 
   const PolicyContext& context_;

@@ -22,7 +22,7 @@ struct Options {
   bool everything = false;  // any layer, not only convolution and FC
   bool need_all = false;
   Bytes least{};
-  std::vector<Timing> timings;  // the gentlest first
+  std::vector<Timing> timings;  // the gentlest first, the one of least memory last
 };
 
 Result<Lookahead> parse_lookahead(const std::string& text) {
@@ -62,11 +62,47 @@ Result<Options> parse(const PolicyContext& context) {
     options.everything = std::none_of(
         context.trace.ops.begin(), context.trace.ops.end(),
         [](const Op& op) { return op.kind == "Conv2dForward" || op.kind == "LinearForward"; });
-  if (*free != "early") options.timings.push_back({true, *lookahead});
-  if (*free != "late") options.timings.push_back({false, *lookahead});
-  if (*free == "auto" && lookahead->unit == Lookahead::Unit::copy)
-    options.timings.push_back({false, {Lookahead::Unit::ops, 0}});
+  for (const std::uint32_t window : {kNoWindow, 8U, 4U, 2U, 1U, 0U}) {
+    const Timing timing{*free == "late"    ? kNoWindow
+                        : *free == "early" ? 0
+                                           : window,
+                        lookahead->unit == Lookahead::Unit::copy ? window : kNoWindow, *lookahead};
+    options.timings.push_back(timing);
+  }
   return options;
+}
+
+/// The plan of least predicted time, the first of those offered where no simulator is at hand.
+struct Best {
+  std::optional<Plan> plan;
+  Nanoseconds time{};
+
+  void offer(const PolicyContext& context, Plan offered) {
+    if (!fits(context, offered)) return;
+    const Result<Prediction> prediction =
+        context.predict ? context.predict(offered) : Result<Prediction>(Prediction{});
+    if (!prediction || (plan && prediction->step_ns >= time)) return;
+    time = prediction->step_ns;
+    plan = std::move(offered);
+  }
+};
+
+/// Few moves leave too much on the device, many clog the link, so that frees come late: tries some
+/// counts for one that fits, then looks for fewer below it.
+std::optional<std::size_t> fewest_of_some(const PolicyContext& context, std::size_t all,
+                                          const std::function<Plan(std::size_t)>& build) {
+  constexpr std::size_t kParts = 12;
+  std::size_t below = 0;  // does not fit
+  for (std::size_t part = 1; part <= kParts; ++part) {
+    const std::size_t count = all * part / kParts;
+    if (count == below) continue;
+    if (fits(context, build(count)))
+      return below + 1 + fewest_that_fit(context, count - below - 1, [&](std::size_t more) {
+               return build(below + 1 + more);
+             });
+    below = count;
+  }
+  return {};
 }
 
 }  // namespace
@@ -80,14 +116,18 @@ Result<Plan> offload(const PolicyContext& context, const Plan& incoming) {
            (options->everything || from_heavy_layer(context, idle));
   };
   const Mover mover(context, incoming, wanted);
+  const Timing& utmost = options->timings.back();
+  Plan all = mover.move(mover.count(), utmost);
+  if (!fits(context, all)) return smaller_of(context, std::move(all), incoming);
+  Best best;
   for (const Timing& timing : options->timings) {
     const auto build = [&](std::size_t count) { return mover.move(count, timing); };
-    Plan plan = build(mover.count());
-    if (!fits(context, plan)) continue;
-    if (options->need_all) return plan;
-    return build(fewest_that_fit(context, mover.count(), build));
+    if (options->need_all) best.offer(context, build(mover.count()));
+    else if (const auto count = fewest_of_some(context, mover.count(), build))
+      best.offer(context, build(*count));
+    if (best.plan && !context.predict) break;  // the gentlest is the best guess
   }
-  return smaller_of(context, mover.move(mover.count(), options->timings.back()), incoming);
+  return best.plan ? std::move(*best.plan) : all;
 }
 
 }  // namespace superneurons

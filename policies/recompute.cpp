@@ -55,8 +55,10 @@ std::vector<bool> cheap_ops(const PolicyContext& context) {
 std::vector<Idle> droppable(const PolicyContext& context, const Plan& plan,
                             const std::vector<bool>& cheap, Bytes least) {
   const std::vector<Nanoseconds> clock = clock_of(context.trace, plan);
+  const std::vector<std::uint32_t> runs = runs_before(plan);
   std::vector<Idle> drops = idle_into_backward(context, plan);
   std::erase_if(drops, [&](const Idle& idle) {
+    if (runs[idle.after] == runs[idle.before + 1]) return true;  // nothing runs without it
     // Two readers in forward make it a fork, where a segment ends.
     return context.trace[idle.tensor].bytes < least || idle.readers > 1 ||
            !cheap[plan.steps[idle.made].subject];

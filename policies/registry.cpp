@@ -43,11 +43,13 @@ std::span<const PolicyEntry> policies() {
 }
 
 std::span<const CompositionEntry> compositions() {
-  static constexpr std::array<CompositionEntry, 3> entries{{
+  static constexpr std::array<CompositionEntry, 4> entries{{
       {"liveness_offload", "liveness+offload", "frees early and offloads what does not fit"},
       {"liveness_recompute", "liveness+recompute", "frees early and recomputes what does not fit"},
       {"offload_recompute", "liveness+offload+recompute",
        "frees early, offloads, and recomputes what still does not fit"},
+      {"recompute_offload", "liveness+recompute+offload",
+       "frees early, recomputes, and offloads what still does not fit"},
   }};
   return entries;
 }

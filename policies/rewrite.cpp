@@ -77,6 +77,13 @@ std::vector<bool> reruns(const Trace& trace, const Plan& plan) {
   return rerun;
 }
 
+std::vector<std::uint32_t> runs_before(const Plan& plan) {
+  std::vector<std::uint32_t> runs{0};
+  for (const PlanStep& step : plan.steps)
+    runs.push_back(runs.back() + (step.kind == StepKind::run ? 1 : 0));
+  return runs;
+}
+
 std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan) {
   std::vector<Nanoseconds> clock{0_ns};
   clock.reserve(plan.steps.size() + 1);

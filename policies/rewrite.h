@@ -42,6 +42,9 @@ std::vector<Value> makes_of(const PolicyContext& context, const PlanStep& step, 
 /// rerun[i]: step i runs an op that an earlier step ran.
 std::vector<bool> reruns(const Trace& trace, const Plan& plan);
 
+/// How many of the steps before each plan step are runs, one more for the end.
+std::vector<std::uint32_t> runs_before(const Plan& plan);
+
 /// Device time at which each plan step starts if nothing ever waits, one more for the end.
 std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan);
 
