@@ -52,10 +52,10 @@ struct DeviceProfile {
   Nanoseconds copy_issue_ns{};   // host time to issue an asynchronous copy
   Nanoseconds event_ns{};        // host time to record an event or to wait on one
   Nanoseconds gap_ns{};          // idle device time between two queued kernels of one stream
-  Nanoseconds wait_ns{};         // device time from an event to the work that waited for it
-  Nanoseconds alloc_ns{};        // cudaMalloc + cudaFree of one tensor
-  double pin_ns_per_byte = 0;    // pinning host memory
-  double flops_per_ns = 0;       // peak fp32
+  Nanoseconds wait_ns{};   // device time from the end of work to the start of what waited for it
+  Nanoseconds alloc_ns{};  // cudaMalloc + cudaFree of one tensor
+  double pin_ns_per_byte = 0;  // pinning host memory
+  double flops_per_ns = 0;     // peak fp32
   double tf32_flops_per_ns = 0;
   double memory_bytes_per_ns = 0;                // device-memory bandwidth
   std::map<std::string, Efficiency> efficiency;  // by op kind

@@ -27,13 +27,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 Nanoseconds since(Clock::time_point begin) { return {(Clock::now() - begin).count()}; }
 
-/// What all measurements share. Sizes: two device and two pinned buffers of kBuffer bytes.
+/// What all measurements share: two device buffers of kBuffer bytes and a pinned pool of kPlaces
+/// such pieces. Copies out of the device run up to a tenth slower to some pages of the host than to
+/// others (its memory nodes), so that a curve is the mean over places in a pool as large as a
+/// replay's.
 struct Bench {
   static constexpr std::int64_t kBuffer = 512LL << 20;
+  static constexpr std::int64_t kPlaces = 8;
   cudaStream_t compute{}, out{}, in{};
   cudaEvent_t begin{}, end{};
   std::byte *x{}, *y{};
-  std::byte *host_out{}, *host_in{};
+  std::byte* pool{};
+  std::byte *host_out{}, *host_in{};  // two pieces of the pool
   cublasHandle_t blas{};
 
   ~Bench() {
@@ -44,8 +49,7 @@ struct Bench {
       if (event) cudaEventDestroy(event);
     cudaFree(x);
     cudaFree(y);
-    cudaFreeHost(host_out);
-    cudaFreeHost(host_in);
+    cudaFreeHost(pool);
     if (blas) cublasDestroy(blas);
   }
 };
@@ -60,10 +64,11 @@ Status set_up(Bench& bench, DeviceProfile& profile) {
   SUPERNEURONS_TRY_CUDA(cudaMemset(bench.x, 0, Bench::kBuffer));
   SUPERNEURONS_TRY_CUDA(cudaMemset(bench.y, 0, Bench::kBuffer));
   const auto pinning = Clock::now();
-  SUPERNEURONS_TRY_CUDA(cudaHostAlloc(&bench.host_out, Bench::kBuffer, cudaHostAllocDefault));
-  profile.pin_ns_per_byte =
-      static_cast<double>(since(pinning).count) / static_cast<double>(Bench::kBuffer);
-  SUPERNEURONS_TRY_CUDA(cudaHostAlloc(&bench.host_in, Bench::kBuffer, cudaHostAllocDefault));
+  constexpr std::int64_t kPool = Bench::kBuffer * Bench::kPlaces;
+  SUPERNEURONS_TRY_CUDA(cudaHostAlloc(&bench.pool, kPool, cudaHostAllocDefault));
+  profile.pin_ns_per_byte = static_cast<double>(since(pinning).count) / static_cast<double>(kPool);
+  bench.host_out = bench.pool;
+  bench.host_in = bench.pool + kPool / 2;
   if (cublasCreate(&bench.blas) != CUBLAS_STATUS_SUCCESS)
     return Error{.code = ErrorCode::device, .message = "cublasCreate failed"};
   cublasSetStream(bench.blas, bench.compute);
@@ -88,22 +93,31 @@ Result<Nanoseconds> device_time(Bench& bench, cudaStream_t stream, int repeats,
   return median(std::move(times));
 }
 
+/// Time of one copy of `bytes` between the device and a place of the pool. Copies are queued back
+/// to back, as a replay queues them, so that the event pair's own cost is shared.
+Result<Nanoseconds> copy_time(Bench& bench, bool out, std::int64_t bytes, std::byte* host) {
+  const cudaStream_t stream = out ? bench.out : bench.in;
+  const auto size = static_cast<std::size_t>(bytes);
+  const int queued = bytes <= (4 << 20) ? 16 : 2;
+  const auto ns = device_time(bench, stream, 3, [&] {
+    for (int i = 0; i < queued; ++i)
+      if (out) cudaMemcpyAsync(host, bench.x, size, cudaMemcpyDeviceToHost, stream);
+      else cudaMemcpyAsync(bench.y, host, size, cudaMemcpyHostToDevice, stream);
+  });
+  if (!ns) return ns.error();
+  return Nanoseconds{ns->count / queued};
+}
+
 Result<TransferCurve> curve_of(Bench& bench, bool out) {
   TransferCurve curve;
-  const cudaStream_t stream = out ? bench.out : bench.in;
-  const auto copy = [&](std::int64_t bytes) {
-    const auto size = static_cast<std::size_t>(bytes);
-    if (out) cudaMemcpyAsync(bench.host_out, bench.x, size, cudaMemcpyDeviceToHost, stream);
-    else cudaMemcpyAsync(bench.y, bench.host_in, size, cudaMemcpyHostToDevice, stream);
-  };
   for (std::int64_t bytes = 4096; bytes <= Bench::kBuffer; bytes *= 2) {
-    // Copies queued back to back, as a replay queues them: the event pair's own cost is shared.
-    const int queued = bytes <= (4 << 20) ? 16 : 2;
-    const auto ns = device_time(bench, stream, 9, [&] {
-      for (int i = 0; i < queued; ++i) copy(bytes);
-    });
-    if (!ns) return ns.error();
-    curve.points.push_back({{bytes}, {std::max<std::int64_t>(ns->count / queued, 1)}});
+    std::int64_t sum = 0;
+    for (std::int64_t place = 0; place < Bench::kPlaces; ++place) {
+      const auto ns = copy_time(bench, out, bytes, bench.pool + place * Bench::kBuffer);
+      if (!ns) return ns.error();
+      sum += ns->count;
+    }
+    curve.points.push_back({{bytes}, {std::max<std::int64_t>(sum / Bench::kPlaces, 1)}});
   }
   const auto& a = curve.points[curve.points.size() - 2];
   const auto& b = curve.points.back();
@@ -172,22 +186,26 @@ Status measure_issue(Bench& bench, DeviceProfile& profile) {
   return Ok{};
 }
 
-/// Idle time between queued kernels of one stream, and from an event to the work that waited for it
-/// in another: the time of a chain of spinning kernels beyond what they saw themselves run.
+/// Idle time between queued kernels of one stream: the time of a chain of spinning kernels beyond
+/// what they saw themselves run. With copies in between, what a chain costs beyond kernels and
+/// copies is two waits: of the copy for the kernel and of the next kernel for the copy.
 Status measure_gaps(Bench& bench, DeviceProfile& profile) {
   constexpr int kKernels = 200;
   constexpr long long kCycles = 20'000;
-  auto* seen = reinterpret_cast<unsigned long long*>(bench.host_out);
+  constexpr std::int64_t kCopy = 1 << 20;
+  auto* seen = reinterpret_cast<unsigned long long*>(bench.host_in);
   cudaEvent_t event{};
   SUPERNEURONS_TRY_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  const auto chain = [&](bool across) -> Result<Nanoseconds> {
+  const auto chain = [&](bool copies) -> Result<Nanoseconds> {
     auto total = device_time(bench, bench.compute, 9, [&] {
       for (int i = 0; i < kKernels; ++i) {
-        const cudaStream_t stream = across && i % 2 ? bench.out : bench.compute;
-        launch_spin(kCycles, seen + i, stream);
-        if (!across) continue;
-        cudaEventRecord(event, stream);
-        cudaStreamWaitEvent(i % 2 ? bench.compute : bench.out, event, 0);
+        launch_spin(kCycles, seen + i, bench.compute);
+        if (!copies) continue;
+        cudaEventRecord(event, bench.compute);
+        cudaStreamWaitEvent(bench.out, event, 0);
+        cudaMemcpyAsync(bench.host_out, bench.x, kCopy, cudaMemcpyDeviceToHost, bench.out);
+        cudaEventRecord(event, bench.out);
+        cudaStreamWaitEvent(bench.compute, event, 0);
       }
     });
     if (!total) return total.error();
@@ -196,12 +214,14 @@ Status measure_gaps(Bench& bench, DeviceProfile& profile) {
     return Nanoseconds{std::max<std::int64_t>((total->count - busy) / kKernels, 0)};
   };
   auto gap = chain(false);
-  auto wait = chain(true);
+  auto round_trip = chain(true);
   cudaEventDestroy(event);
   if (!gap) return gap.error();
-  if (!wait) return wait.error();
+  if (!round_trip) return round_trip.error();
+  const auto copy = copy_time(bench, true, kCopy, bench.host_out);
+  if (!copy) return copy.error();
   profile.gap_ns = *gap;
-  profile.wait_ns = *wait;
+  profile.wait_ns = {std::max<std::int64_t>((round_trip->count - copy->count) / 2, 0)};
   return Ok{};
 }
 
