@@ -19,9 +19,8 @@ from typing import Any
 
 try:
     import matplotlib
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 except ImportError as error:
     raise SystemExit(f"superneurons: plots need matplotlib ({error}); "
                      "on Debian: apt-get install python3-matplotlib") from None
@@ -55,8 +54,9 @@ _PHASES = {
 
 def _look(index: int, count: int) -> dict[str, Any]:
     """Line, marker and colour of the index-th of `count` series, from dark to light."""
-    shade = pyplot.get_cmap("viridis")(0.85 * index / max(count - 1, 1))
-    return {"linestyle": _LINES[index % len(_LINES)], "marker": _MARKERS[index % len(_MARKERS)], "color": shade}
+    shade = matplotlib.colormaps["viridis"](0.85 * index / max(count - 1, 1))
+    return {"linestyle": _LINES[index % len(_LINES)], "marker": _MARKERS[index % len(_MARKERS)], "color": shade,
+            "markersize": 7 - 4 * index / max(count - 1, 1)}  # what lies below is seen
 
 
 def _unique(names: Sequence[str]) -> list[str]:
@@ -81,7 +81,8 @@ def _areas(axes: Any, x: Sequence[float], rows: dict[str, Sequence[int]]) -> Non
 
 def draw_memory(memories: Sequence[Memory]) -> Figure:
     """Bytes resident (GiB) over plan steps: one line per plan; of a single plan by role."""
-    figure, axes = pyplot.subplots(figsize=(COLUMN, 2.4))
+    figure = Figure(figsize=(COLUMN, 2.4))
+    axes = figure.subplots()
     peak = max(max(memory.total) for memory in memories)
     if len(memories) == 1:
         memory = memories[0]
@@ -89,7 +90,7 @@ def draw_memory(memories: Sequence[Memory]) -> Figure:
         axes.set_title(f"{memory.trace}, {memory.policy}")
     for index, memory in enumerate(memories if len(memories) > 1 else []):
         look = _look(index, len(memories))
-        look.pop("marker")
+        del look["marker"], look["markersize"]
         axes.step(range(len(memory.total)), [total / GIB for total in memory.total], where="post",
                   label=memory.policy, **look)
     traces = _unique([memory.trace for memory in memories])
@@ -99,7 +100,8 @@ def draw_memory(memories: Sequence[Memory]) -> Figure:
     for budget in sorted({memory.budget_bytes for memory in memories if memory.budget_bytes <= 1.05 * peak}):
         axes.axhline(budget / GIB, color="0.3", linewidth=0.7, linestyle=(0, (2, 2)))
         axes.annotate(f"budget {budget / GIB:.2f} GiB", (1, budget / GIB), xycoords=("axes fraction", "data"),
-                      ha="right", va="bottom", fontsize=6)
+                      ha="right", va="bottom", fontsize=6,
+                      bbox={"facecolor": "1", "edgecolor": "none", "pad": 0.5, "alpha": 0.8})
     axes.set_xlim(0, max(len(memory.total) for memory in memories))
     axes.set_xlabel("plan step")
     axes.set_ylabel("resident on the device (GiB)")
@@ -116,7 +118,8 @@ def draw_pareto(outcomes: Sequence[Outcome]) -> Figure:
     columns = min(len(traces), 2)
     rows = -(-len(traces) // columns)
     width = COLUMN if columns == 1 else PAGE
-    figure, panels = pyplot.subplots(rows, columns, figsize=(width, 2.1 * rows + 0.5), squeeze=False)
+    figure = Figure(figsize=(width, 2.1 * rows + 0.5))
+    panels = figure.subplots(rows, columns, squeeze=False)
     for axes, trace in zip(panels.flat, traces):
         here = [o for o in outcomes if o.trace == trace]
         for index, policy in enumerate(policies):
@@ -155,10 +158,11 @@ def draw_fidelity(cells: Sequence[Cell]) -> Figure:
     if not done:
         raise BadInput("no cell was measured: nothing to draw")
     policies = _unique([cell.policy for cell in done])
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(PAGE, 2.6))
+    figure = Figure(figsize=(PAGE, 2.6))
+    left, right = figure.subplots(1, 2)
     for index, policy in enumerate(policies):
         mine = [cell for cell in done if cell.policy == policy]
-        look = {**_look(index, len(policies)), "linestyle": "none"}
+        look = {**_look(index, len(policies)), "linestyle": "none", "markersize": 4}
         left.plot([c.measured_step_ns / 1e6 for c in mine], [c.step_ns / 1e6 for c in mine], label=policy,
                   markerfacecolor="none", **look)
     times = [time / 1e6 for cell in done for time in (cell.step_ns, cell.measured_step_ns)]
@@ -168,6 +172,10 @@ def draw_fidelity(cells: Sequence[Cell]) -> Figure:
                       [end * (1 + LARGE_ERROR / 100) for end in ends], color="0.9", zorder=0, linewidth=0)
     left.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured training step (ms)",
              ylabel="predicted training step (ms)")
+    for axis in (left.xaxis, left.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(ScalarFormatter())
+        axis.set_minor_formatter(NullFormatter())
     errors = sorted(abs(cell.error_percent) for cell in done)
     share = [100 * (i + 1) / len(errors) for i in range(len(errors))]
     right.step([0, *errors], [0, *share], where="post", color="0")
@@ -184,8 +192,8 @@ def draw_fidelity(cells: Sequence[Cell]) -> Figure:
 
 def draw_timeline(timeline: Timeline) -> Figure:
     """The streams over the training step (ms), and the bytes resident (GiB) by role below."""
-    figure, (axes, below) = pyplot.subplots(2, 1, figsize=(PAGE, 3.0), sharex=True,
-                                            gridspec_kw={"height_ratios": [1, 1.5]})
+    figure = Figure(figsize=(PAGE, 3.0))
+    axes, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [1, 1.5]})
     lanes = {stream: -lane for lane, stream in enumerate(timeline.streams)}
     ranges: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for span in timeline.spans:
@@ -221,8 +229,6 @@ def save(figure: Figure, path: str) -> None:
             figure.savefig(temporary, format=kind, metadata=metadata[kind])
     except OSError as error:
         raise BadInput(f"cannot be written ({error.strerror})", path) from None
-    finally:
-        pyplot.close(figure)
 
 
 def _one(files: Sequence[str]) -> str:
