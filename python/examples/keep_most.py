@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A policy as a program, for --policy "exec:python3 python/examples/keep_most.py".
 
-Keeps what outlives the training step, and frees every other tensor after the last op that touches it.
+Keeps what outlives the training step, and frees all else after the last op that touches it.
 """
+
 import sys
 from pathlib import Path
 
@@ -16,7 +17,9 @@ last = {access.tensor: i for i, op in enumerate(trace.ops) for access in op.read
 for carry in trace.carry:  # at home on the device, before and after
     last.pop(carry.end, None)
 
-plan = Plan(trace_hash(trace), request.budget, "keep_most", request.allocator, ["device"] * len(trace.carry))
+plan = Plan(
+    trace_hash(trace), request.budget, "keep_most", request.allocator, ["device"] * len(trace.carry)
+)
 for i, op in enumerate(trace.ops):
     plan.steps.append(Step("run", i, op.recorded))
     for tensor in sorted({access.tensor for access in op.reads + op.writes}):

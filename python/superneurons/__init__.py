@@ -8,8 +8,8 @@
     plot       figures with matplotlib                     python -m superneurons.plot
     capture    one PyTorch training step as a trace        needs PyTorch
 
-Everywhere sizes are bytes and times nanoseconds, both whole numbers, unless a name says otherwise. A
-file that breaks its format raises `files.BadInput`, whose text is `FILE:LINE: what is wrong`.
+Everywhere sizes are bytes and times nanoseconds, both whole numbers, unless a name says otherwise.
+A file that breaks its format raises `files.BadInput`, whose text is `FILE:LINE: what is wrong`.
 """
 
 __version__ = "0.1.0"

@@ -2,7 +2,8 @@
 
     python -m superneurons.fidelity fidelity.jsonl > fidelity.md
 
-The rows are those of `superneurons_fidelity` (bench/fidelity.cpp), one per network, policy and budget.
+The rows are those of `superneurons_fidelity` (bench/fidelity.cpp), one per network, policy and
+budget.
 """
 
 from __future__ import annotations
@@ -12,8 +13,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
-from superneurons.files import (BadInput, format_bytes, format_time, lines_of, parse_json, read_bytes,
-                                run_main)
+from superneurons.files import (
+    BadInput,
+    format_bytes,
+    format_time,
+    lines_of,
+    parse_json,
+    read_bytes,
+    run_main,
+)
 
 LARGE_ERROR = 8.0  # percent: above it a cell needs a named cause
 
@@ -88,7 +96,10 @@ def _table(rows: Sequence[Sequence[str]], numbers: set[int]) -> str:
     width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
-        cells = [text.rjust(w) if i in numbers else text.ljust(w) for i, (text, w) in enumerate(zip(row, width))]
+        cells = [
+            text.rjust(w) if i in numbers else text.ljust(w)
+            for i, (text, w) in enumerate(zip(row, width))
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     rule = ["-" * (w + 1) + (":" if i in numbers else "-") for i, w in enumerate(width)]
     lines.insert(1, "|" + "|".join(rule) + "|")
@@ -98,50 +109,93 @@ def _table(rows: Sequence[Sequence[str]], numbers: set[int]) -> str:
 def format_summary(cells: Sequence[Cell]) -> str:
     """The figures that the table is judged by, as a Markdown list."""
     done = [cell for cell in cells if not cell.error]
+    failed = len(cells) - len(done)
     if not done:
-        return f"- cells: 0 measured, {len(cells)} without a plan or a replay\n"
+        return f"- cells: 0 measured, {failed} without a plan or a replay\n"
     errors = [abs(cell.error_percent) for cell in done]
     keep_all = [abs(cell.error_percent) for cell in done if cell.policy == "keep_all"]
     equal = sum(cell.equal for cell in done)
     peaks = sum(cell.placed_peak_bytes == cell.measured_peak_bytes for cell in done)
     large = sum(error > LARGE_ERROR for error in errors)
-    return "\n".join([
-        f"- cells: {len(done)} measured, {len(cells) - len(done)} without a plan or a replay",
-        f"- mean |error|: {sum(errors) / len(errors):.2f} %",
-        f"- keep_all, worst |error|: {max(keep_all):.2f} %" if keep_all else "- keep_all: not measured",
-        f"- equal to the bit: {equal} of {len(done)} ({100 * equal / len(done):.0f} %)",
-        f"- measured peak is the predicted, to the byte: {peaks} of {len(done)}",
-        f"- cells over {LARGE_ERROR:.0f} %: {large}",
-    ]) + "\n"
+    return (
+        "\n".join(
+            [
+                f"- cells: {len(done)} measured, {failed} without a plan or a replay",
+                f"- mean |error|: {sum(errors) / len(errors):.2f} %",
+                (
+                    f"- keep_all, worst |error|: {max(keep_all):.2f} %"
+                    if keep_all
+                    else "- keep_all: not measured"
+                ),
+                f"- equal to the bit: {equal} of {len(done)} ({100 * equal / len(done):.0f} %)",
+                f"- measured peak is the predicted, to the byte: {peaks} of {len(done)}",
+                f"- cells over {LARGE_ERROR:.0f} %: {large}",
+            ]
+        )
+        + "\n"
+    )
 
 
 def format_fidelity(cells: Sequence[Cell]) -> str:
-    """Summary, table, worst error first, and the cells that could not be measured with the reason."""
+    """Summary; table, worst error first; the cells that could not be measured, with reasons."""
     text = format_summary(cells)
-    done = sorted((cell for cell in cells if not cell.error),
-                  key=lambda cell: (-abs(cell.error_percent), cell.trace, cell.policy, cell.budget))
+    done = sorted(
+        (cell for cell in cells if not cell.error),
+        key=lambda cell: (-abs(cell.error_percent), cell.trace, cell.policy, cell.budget),
+    )
     if done:
-        rows = [["trace", "policy", "budget", "arena", "predicted", "measured", "error", "spread",
-                 "largest loss", "equal"]]
-        rows += [[cell.trace, cell.policy, _budget(cell), format_bytes(cell.placed_peak_bytes),
-                  format_time(cell.step_ns), format_time(cell.measured_step_ns),
-                  f"{cell.error_percent:+.1f} %", f"{cell.spread_percent:.1f} %", _largest_loss(cell),
-                  "yes" if cell.equal else "NO"] for cell in done]
+        rows = [
+            [
+                "trace",
+                "policy",
+                "budget",
+                "arena",
+                "predicted",
+                "measured",
+                "error",
+                "spread",
+                "largest loss",
+                "equal",
+            ]
+        ]
+        rows += [
+            [
+                cell.trace,
+                cell.policy,
+                _budget(cell),
+                format_bytes(cell.placed_peak_bytes),
+                format_time(cell.step_ns),
+                format_time(cell.measured_step_ns),
+                f"{cell.error_percent:+.1f} %",
+                f"{cell.spread_percent:.1f} %",
+                _largest_loss(cell),
+                "yes" if cell.equal else "NO",
+            ]
+            for cell in done
+        ]
         text += "\n" + _table(rows, {3, 4, 5, 6, 7})
-        text += ("\nError: predicted over measured. Spread: slowest over fastest measured training step. "
-                 "Largest loss: share of the predicted step.\n")
+        text += (
+            "\nError: predicted over measured. Spread: slowest over fastest measured step. "
+            "Largest loss: share of the predicted step.\n"
+        )
     failed = [cell for cell in cells if cell.error]
     if failed:
         rows = [["trace", "policy", "budget", "why it was not measured"]]
-        rows += [[cell.trace, cell.policy, _budget(cell), cell.error.replace("|", "/")] for cell in failed]
+        rows += [
+            [cell.trace, cell.policy, _budget(cell), cell.error.replace("|", "/")]
+            for cell in failed
+        ]
         text += "\n" + _table(rows, set())
     return text
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m superneurons.fidelity", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m superneurons.fidelity",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("file", help="rows of superneurons_fidelity (JSON Lines)")
     options = parser.parse_args(arguments)
     return run_main(lambda: print(format_fidelity(read_fidelity(options.file)), end=""))

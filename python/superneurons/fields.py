@@ -1,8 +1,8 @@
 """The fields of records, used both ways: JSON to record with checks, record to canonical JSON.
 
 A record type has a tuple of `Field`s in the order in which they are written; a `Form` says what the
-value of a field is. Canonical text has no spaces, leaves out fields that have their plain value, and
-writes numbers as the C++ program does, so that both give a trace the same hash.
+value of a field is. Canonical text has no spaces, leaves out fields that have their plain value,
+and writes numbers as the C++ program does, so that both give a trace the same hash.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from superneurons.files import (FORMAT_VERSION, BadInput, header_problem, lines_of, parse_json)
+from superneurons.files import FORMAT_VERSION, BadInput, header_problem, lines_of, parse_json
 
 _NEVER = object()  # as the plain value of a field: it is always written
 
@@ -42,7 +42,7 @@ def text_of_number(number: float) -> str:
         return "-0.0" if math.copysign(1, number) < 0 else "0"
     if abs(number) < 2**53 and number == int(number):
         return str(int(number))
-    mantissa, _, exponent = format_digits(abs(number))
+    mantissa, exponent = _digits(abs(number))
     sign = "-" if number < 0 else ""
     # Fixed or scientific, whichever is shorter, and fixed of equals: std::to_chars.
     lowest, highest = -(len(mantissa) + 3), 5
@@ -57,13 +57,13 @@ def text_of_number(number: float) -> str:
     return f"{sign}{digits[:exponent]}.{digits[exponent:]}"
 
 
-def format_digits(number: float) -> tuple[str, str, int]:
-    """(digits, "e", exponent): number = digits * 10^exponent, with the fewest digits; number > 0."""
+def _digits(number: float) -> tuple[str, int]:
+    """(digits, exponent): number = digits * 10^exponent, with the fewest digits; number > 0."""
     head, _, power = repr(number).partition("e")
     whole, _, fraction = head.partition(".")
     digits, exponent = whole + fraction, int(power or 0) - len(fraction)
     short = digits.rstrip("0")
-    return short.lstrip("0"), "e", exponent + len(digits) - len(short)
+    return short.lstrip("0"), exponent + len(digits) - len(short)
 
 
 def text_of(value: str) -> str:
@@ -73,7 +73,7 @@ def text_of(value: str) -> str:
 
 @dataclass(frozen=True)
 class Form:
-    """What a value may be. `read(value, context)` raises Wrong; `write(value, context)` gives JSON."""
+    """What a value may be: read(value, context) raises Wrong; write(value, context) gives JSON."""
 
     read: Callable[[Any, Any], Any]
     write: Callable[[Any, Any], str]
@@ -81,7 +81,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Field:
-    """A key of a record. Without `plain` it is required; with it, left out where it has that value."""
+    """A key of a record. Without `plain` it is required; else left out where it has that value."""
 
     key: str
     form: Form
@@ -125,33 +125,42 @@ def _read_real(value: Any, context: Any) -> float:
 
 def whole(low: int, high: int) -> Form:
     """Whole numbers from low to high."""
+
     def read(value: Any, context: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise Wrong(value, f"a whole number from {low} to {high}")
         return value
+
     return Form(read, lambda value, context: str(value))
 
 
 def one_of(names: Sequence[str]) -> Form:
     """One of some words."""
+
     def read(value: Any, context: Any) -> str:
         if not isinstance(value, str) or value not in names:
             raise Wrong(value, "one of " + " ".join(names))
         return value
+
     return Form(read, lambda value, context: text_of(value))
 
 
 def list_of(form: Form) -> Form:
     """An array."""
+
     def read(value: Any, context: Any) -> list[Any]:
         if not isinstance(value, list):
             raise Wrong(value, "an array")
         return [form.read(element, context) for element in value]
-    return Form(read, lambda value, context: "[" + ",".join(form.write(v, context) for v in value) + "]")
+
+    return Form(
+        read, lambda value, context: "[" + ",".join(form.write(v, context) for v in value) + "]"
+    )
 
 
 def map_of(form: Form) -> Form:
     """An object from any text; written in the order of its keys."""
+
     def read(value: Any, context: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise Wrong(value, "an object")
@@ -159,24 +168,35 @@ def map_of(form: Form) -> Form:
 
     def write(value: dict[str, Any], context: Any) -> str:
         keys = sorted(value, key=lambda key: key.encode("utf-8", "replace"))
-        return "{" + ",".join(f"{text_of(key)}:{form.write(value[key], context)}" for key in keys) + "}"
+        return (
+            "{"
+            + ",".join(f"{text_of(key)}:{form.write(value[key], context)}" for key in keys)
+            + "}"
+        )
+
     return Form(read, write)
 
 
 def pair_of(first: Form, second: Form, right: str) -> Form:
     """Two values in an array, a tuple in Python; `right` describes them."""
+
     def read(value: Any, context: Any) -> tuple[Any, Any]:
         if not isinstance(value, list) or len(value) != 2:
             raise Wrong(value, right)
         return first.read(value[0], context), second.read(value[1], context)
-    return Form(read, lambda value, context:
-                f"[{first.write(value[0], context)},{second.write(value[1], context)}]")
+
+    def write(value: tuple[Any, Any], context: Any) -> str:
+        return f"[{first.write(value[0], context)},{second.write(value[1], context)}]"
+
+    return Form(read, write)
 
 
 def record_of(type_: Callable[..., Any], fields: Sequence[Field]) -> Form:
     """An object with fields of its own."""
-    return Form(lambda value, context: type_(**read_fields(value, fields, context)),
-                lambda value, context: "{" + ",".join(written(value, fields, context)) + "}")
+    return Form(
+        lambda value, context: type_(**read_fields(value, fields, context)),
+        lambda value, context: "{" + ",".join(written(value, fields, context)) + "}",
+    )
 
 
 TEXT = Form(_read_text, lambda value, context: text_of(value))
@@ -187,9 +207,10 @@ INT32 = whole(-(1 << 31), (1 << 31) - 1)
 INDEX = whole(0, (1 << 32) - 1)
 
 
-def read_fields(value: Any, fields: Sequence[Field], context: Any = None,
-                what: str = "the record") -> dict[str, Any]:
-    """The attributes that are present; Wrong or BadInput (without place) names the first bad one."""
+def read_fields(
+    value: Any, fields: Sequence[Field], context: Any = None, what: str = "the record"
+) -> dict[str, Any]:
+    """The attributes present; Wrong or BadInput (without place) names the first bad one."""
     if not isinstance(value, dict):
         raise Wrong(value, "an object")
     attributes = {}
@@ -207,7 +228,7 @@ def read_fields(value: Any, fields: Sequence[Field], context: Any = None,
 
 
 def written(record: Any, fields: Sequence[Field], context: Any = None) -> list[str]:
-    """"key":value of each field that is not plain, in order."""
+    """ "key":value of each field that is not plain, in order."""
     parts = []
     for field in fields:
         value = getattr(record, field.attribute)
@@ -242,18 +263,19 @@ class RecordReader:
 
     def read(self, data: bytes, name: str) -> None:
         """Reads all lines; BadInput with file and line for what breaks the format."""
-        self.line = 0
-        unfinished = ended = False
+        self.line = last = 0
+        unfinished, ended = "", False
         header = None
         for self.line, text in lines_of(data, name):
             if unfinished:
-                raise BadInput("is not JSON (would be one JSON object per line)", name, self.line - 1)
+                raise BadInput(f"{unfinished} (would be one JSON object per line)", name, last)
             try:
                 value = parse_json(text)
             except ValueError as error:
                 if header is None:
                     raise BadInput(f"is not JSON: {error}", name, self.line) from None
-                unfinished = True  # an error only if more follows: else the file is cut off
+                unfinished = f"is not JSON: {error}"  # unless nothing follows: then it is cut off
+                last = self.line
                 continue
             try:
                 if ended:
@@ -271,7 +293,11 @@ class RecordReader:
         if header is None:
             raise BadInput("is empty (would start with a header)", name)
         if not ended:
-            raise BadInput(f"is cut off after {self.progress()} (would end with an end record)", name, self.line)
+            raise BadInput(
+                f"is cut off after {self.progress()} (would end with an end record)",
+                name,
+                self.line,
+            )
 
     def _record(self, value: Any) -> bool:
         if not isinstance(value, dict):

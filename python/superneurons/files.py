@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 FORMAT_VERSION = "0.1"
@@ -50,7 +50,9 @@ def lines_of(data: bytes, name: str) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, with their numbers counted from 1."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if len(line) > LONGEST_LINE:
-            raise BadInput(f"is a line of {len(line)} bytes (would be at most {LONGEST_LINE})", name, number)
+            raise BadInput(
+                f"is a line of {len(line)} bytes (would be at most {LONGEST_LINE})", name, number
+            )
         if line.strip(b" \t\r"):
             try:
                 yield number, line.decode("utf-8")
@@ -60,6 +62,7 @@ def lines_of(data: bytes, name: str) -> Iterator[tuple[int, str]]:
 
 def parse_json(text: str) -> Any:
     """One JSON value; of a key that occurs twice the first counts. ValueError if it is none."""
+
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         return dict(reversed(pairs)) if len(pairs) != len(dict(pairs)) else dict(pairs)
 
@@ -68,6 +71,9 @@ def parse_json(text: str) -> Any:
 
     try:
         value = json.loads(text, object_pairs_hook=members, parse_constant=no_number)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, " if "\n" in text.rstrip() else ""
+        raise ValueError(f"{where}column {error.colno}: {error.msg}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if text.count("[") + text.count("{") > DEEPEST_JSON and _depth(value) > DEEPEST_JSON:
@@ -84,10 +90,9 @@ def _depth(value: Any) -> int:
 def read_json_object(path: str, format: str) -> dict[str, Any]:
     """A file that is one JSON object whose "format" is `format`; BadInput otherwise."""
     data = read_bytes(path)
+    value: dict[str, Any]
     try:
         value = parse_json(data.decode("utf-8"))
-    except json.JSONDecodeError as error:
-        raise BadInput(f"is not JSON: {error.msg}", path, error.lineno) from None
     except ValueError as error:
         raise BadInput(f"is not JSON: {error}", path) from None
     problem = header_problem(value, format)
@@ -114,11 +119,13 @@ def header_problem(header: Any, format: str) -> str:
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[str]:
-    """A temporary name beside `path` to write to; becomes `path` at the end, or goes at an error."""
+    """A temporary name beside `path` to write to; becomes `path`, or goes at an error."""
     folder, name = os.path.split(path)
     stem, extension = os.path.splitext(name)
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{stem}.", suffix=extension, dir=folder or ".")
+        handle, temporary = tempfile.mkstemp(
+            prefix=f".{stem}.", suffix=extension, dir=folder or "."
+        )
     except OSError as error:
         raise BadInput(f"cannot be written ({error.strerror})", path) from None
     os.close(handle)
@@ -135,7 +142,7 @@ def replacing(path: str) -> Iterator[str]:
 
 
 def write_text(path: str, text: str) -> None:
-    """Replaces a file, packed if its name ends in .gz (without name and date); "-": standard output."""
+    """Replaces a file, packed without name and date if it ends in .gz; "-": standard output."""
     data = text.encode("utf-8", "replace")
     if path == "-":
         sys.stdout.buffer.write(data)
@@ -150,7 +157,7 @@ def _short(number: float) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """"5.43 GiB", "886.2 MiB", "12 KiB", "17 B", as the program prints sizes."""
+    """ "5.43 GiB", "886.2 MiB", "12 KiB", "17 B", as the program prints sizes."""
     for unit, scale in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if abs(count) >= scale:
             return f"{_short(count / scale)} {unit}"
@@ -158,14 +165,14 @@ def format_bytes(count: int) -> str:
 
 
 def format_time(ns: int) -> str:
-    """"12.3 ms", "4.56 us", "7 ns", as the program prints times."""
+    """ "12.3 ms", "4.56 us", "7 ns", as the program prints times."""
     for unit, scale in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if abs(ns) >= scale:
             return f"{_short(ns / scale)} {unit}"
     return f"{ns} ns"
 
 
-def run_main(work: Any) -> int:
+def run_main(work: Callable[[], object]) -> int:
     """Runs `work()`; a BadInput becomes a message and exit code 2, as in the program."""
     try:
         work()

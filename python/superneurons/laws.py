@@ -23,7 +23,9 @@ class Fault:
 
 
 class _Found(Exception):
-    pass
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
 
 
 @dataclass
@@ -43,7 +45,7 @@ def find_fault(trace: Trace) -> Fault | None:
     try:
         _Finder(trace).find()
     except _Found as found:
-        return found.args[0]
+        return found.fault
     return None
 
 
@@ -62,7 +64,10 @@ class _Finder:
         for i, carry in enumerate(self.trace.carry):
             end = self.states[carry.end]
             self.at("carry", i)
-            self.law(end.alive_at_start or end.written, f"ends with {self.name(carry.end)}, which no op writes")
+            self.law(
+                end.alive_at_start or end.written,
+                f"ends with {self.name(carry.end)}, which no op writes",
+            )
 
     def at(self, record: str, index: int, name: str | None = None) -> None:
         self.record, self.index = record, index
@@ -92,13 +97,19 @@ class _Finder:
             self.law(tensor.name != "", "has no name")
             self.law(tensor.name not in names, "has the name of an earlier tensor")
             names.add(tensor.name)
-            too_large = f"has {tensor.bytes} bytes (would be above 0, and all sizes below 2^62 together)"
+            too_large = (
+                f"has {tensor.bytes} bytes (would be above 0, and all sizes below 2^62 together)"
+            )
             self.law(tensor.bytes > 0, too_large)
             self.add("bytes", tensor.bytes, too_large)
-            self.law(all(extent >= 0 for extent in tensor.shape), "has a negative extent in its shape")
+            self.law(
+                all(extent >= 0 for extent in tensor.shape), "has a negative extent in its shape"
+            )
             if tensor.freed_before is not None:
-                self.law(tensor.freed_before <= len(self.trace.ops),
-                         f"is freed before op {tensor.freed_before} of {len(self.trace.ops)}")
+                self.law(
+                    tensor.freed_before <= len(self.trace.ops),
+                    f"is freed before op {tensor.freed_before} of {len(self.trace.ops)}",
+                )
             self.law(_is_measure(tensor.init_scale), "has an init_scale that is no size")
 
     def carries(self) -> None:
@@ -108,12 +119,23 @@ class _Finder:
             self.at("carry", i)
             for tensor in (carry.start, carry.end):
                 self.law(tensor < len(self.states), f"names tensor {self.unknown(tensor)}")
-            self.law(carry.start not in starts, f"starts with {self.name(carry.start)}, as an earlier one does")
-            self.law(carry.end not in ends, f"ends with {self.name(carry.end)}, as an earlier one does")
+            self.law(
+                carry.start not in starts,
+                f"starts with {self.name(carry.start)}, as an earlier one does",
+            )
+            self.law(
+                carry.end not in ends, f"ends with {self.name(carry.end)}, as an earlier one does"
+            )
             start, end = self.trace.tensors[carry.start], self.trace.tensors[carry.end]
-            self.law(start.bytes == end.bytes, "is of two tensors of different sizes, "
-                     f"{self.name(carry.end)} and {self.name(carry.start)}")
-            self.law(end.freed_before is None, f"ends with {self.name(carry.end)}, which the program freed")
+            self.law(
+                start.bytes == end.bytes,
+                "is of two tensors of different sizes, "
+                f"{self.name(carry.end)} and {self.name(carry.start)}",
+            )
+            self.law(
+                end.freed_before is None,
+                f"ends with {self.name(carry.end)}, which the program freed",
+            )
             starts.add(carry.start)
             ends.add(carry.end)
             self.states[carry.start].alive_at_start = True
@@ -140,15 +162,21 @@ class _Finder:
         for write in op.writes:
             self.in_range(write)
             state = self.states[write.tensor]
-            self.law(state.listed_by != self.index, f"lists {self.name(write.tensor)} twice among its writes")
+            self.law(
+                state.listed_by != self.index,
+                f"lists {self.name(write.tensor)} twice among its writes",
+            )
             state.listed_by = self.index
             if state.successor >= 0 and self.states[state.successor].closed_by < 0:
                 self.states[state.successor].closed_by = self.index
         for read in op.reads:
             self.in_range(read)
             state = self.states[read.tensor]
-            self.law(state.written or state.alive_at_start, f"reads {self.name(read.tensor)} before it was "
-                     "written (would be carried in, or written by an earlier op)")
+            self.law(
+                state.written or state.alive_at_start,
+                f"reads {self.name(read.tensor)} before it was "
+                "written (would be carried in, or written by an earlier op)",
+            )
             self.needs(read.tensor)
         for write in op.writes:
             state = self.states[write.tensor]
@@ -159,21 +187,32 @@ class _Finder:
             self.states[write.tensor].written = True
 
     def in_range(self, access: Access) -> None:
-        self.law(0 <= access.tensor < len(self.states), f"accesses tensor {self.unknown(access.tensor)}")
+        self.law(
+            0 <= access.tensor < len(self.states), f"accesses tensor {self.unknown(access.tensor)}"
+        )
         tensor = self.trace.tensors[access.tensor]
-        self.law(0 <= access.offset and 0 < access.length and access.offset + access.length <= tensor.bytes,
-                 f"accesses {access.length} bytes from {access.offset} of {self.name(access.tensor)}, "
-                 f"which has {tensor.bytes}")
-        self.law(tensor.freed_before is None or tensor.freed_before > self.index,
-                 f"accesses {self.name(access.tensor)}, which the program freed before op {tensor.freed_before}")
+        self.law(
+            0 <= access.offset
+            and 0 < access.length
+            and access.offset + access.length <= tensor.bytes,
+            f"accesses {access.length} bytes from {access.offset} of {self.name(access.tensor)}, "
+            f"which has {tensor.bytes}",
+        )
+        self.law(
+            tensor.freed_before is None or tensor.freed_before > self.index,
+            f"accesses {self.name(access.tensor)}, which the program freed before op "
+            f"{tensor.freed_before}",
+        )
 
     def needs(self, tensor: int) -> None:
         """A carry of two tensors gives its start up before it allocates its end."""
         state = self.states[tensor]
         state.needed_at_start |= not state.written
-        self.law(state.closed_by < 0 or not state.needed_at_start,
-                 f"reads {self.name(tensor)} though op {state.closed_by} has begun to write the tensor that "
-                 "carries it on (would be read before)")
+        self.law(
+            state.closed_by < 0 or not state.needed_at_start,
+            f"reads {self.name(tensor)} though op {state.closed_by} has begun to write the tensor "
+            "that carries it on (would be read before)",
+        )
 
     def writes(self, tensor: int) -> bool:
         return 0 <= tensor < len(self.states) and self.states[tensor].listed_by == self.index
@@ -185,11 +224,21 @@ class _Finder:
             for tensor in choice.omits:
                 self.law(self.writes(tensor), f"may omit tensor {tensor}, but does not write it")
         self.law(len(op.choices) > 0, "has no choice (would be at least one)")
-        self.law(op.recorded < len(op.choices), f"records choice {op.recorded} of {len(op.choices)}")
+        self.law(
+            op.recorded < len(op.choices), f"records choice {op.recorded} of {len(op.choices)}"
+        )
         for choice in op.choices:
-            self.add("workspace", choice.workspace, f"has a workspace of {choice.workspace} bytes "
-                     "(would be 0 or more, and all below 2^62 together)")
-            self.add("ns", choice.ns, f"takes {choice.ns} ns (would be 0 or more, and all below 2^62 together)")
+            self.add(
+                "workspace",
+                choice.workspace,
+                f"has a workspace of {choice.workspace} bytes "
+                "(would be 0 or more, and all below 2^62 together)",
+            )
+            self.add(
+                "ns",
+                choice.ns,
+                f"takes {choice.ns} ns (would be 0 or more, and all below 2^62 together)",
+            )
 
     def numbers(self, op: Op) -> None:
         self.law(op.name != "", "has no name")

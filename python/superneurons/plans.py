@@ -12,8 +12,20 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from superneurons.fields import (INDEX, INT64, TEXT, Field, RecordReader, compare_count, header_line, list_of,
-                                 one_of, read_fields, record_of, written)
+from superneurons.fields import (
+    INDEX,
+    INT64,
+    TEXT,
+    Field,
+    RecordReader,
+    compare_count,
+    header_line,
+    list_of,
+    one_of,
+    read_fields,
+    record_of,
+    written,
+)
 from superneurons.files import BadInput, parse_json, read_bytes, write_text
 from superneurons.profiles import DeviceProfile, parse_profile
 from superneurons.traces import Trace, parse_trace
@@ -63,8 +75,13 @@ class Plan:
 
 
 _BUDGET = (Field("device", INT64), Field("host", INT64, 0))
-_HEADER = (Field("trace", TEXT, name="trace_hash"), Field("policy", TEXT, ""), Field("allocator", TEXT),
-           Field("budget", record_of(Budget, _BUDGET)), Field("begin", list_of(one_of(PLACES)), []))
+_HEADER = (
+    Field("trace", TEXT, name="trace_hash"),
+    Field("policy", TEXT, ""),
+    Field("allocator", TEXT),
+    Field("budget", record_of(Budget, _BUDGET)),
+    Field("begin", list_of(one_of(PLACES)), []),
+)
 _RUN = (Field("choice", INDEX, 0), Field("discard", list_of(INDEX), []))
 _REASON = (Field("step", INDEX), Field("text", TEXT))
 
@@ -85,7 +102,9 @@ class _Reader(RecordReader):
         if kind == "":
             plan.steps.append(self._step(record))
         elif kind == "reason":
-            plan.reasons.append(Reason(**read_fields(record, _REASON, what=f"reason {len(plan.reasons)}")))
+            plan.reasons.append(
+                Reason(**read_fields(record, _REASON, what=f"reason {len(plan.reasons)}"))
+            )
         elif kind == "end":
             compare_count(record, "steps", len(plan.steps))
             compare_count(record, "reasons", len(plan.reasons))
@@ -94,8 +113,11 @@ class _Reader(RecordReader):
         what = f"step {len(self.plan.steps)}"
         verbs = [verb for verb in VERBS if verb in record]
         if len(verbs) != 1:
-            raise BadInput(f"{what} does {'several things' if verbs else 'nothing known'} (would have one of "
-                           + ", ".join(f'"{verb}"' for verb in VERBS) + ")")
+            raise BadInput(
+                f"{what} does {'several things' if verbs else 'nothing known'} (would have one of "
+                + ", ".join(f'"{verb}"' for verb in VERBS)
+                + ")"
+            )
         subject = read_fields(record, [Field(verbs[0], INDEX)], what=what)[verbs[0]]
         run = read_fields(record, _RUN, what=what) if verbs == ["run"] else {}
         return Step(verbs[0], subject, **run)
@@ -144,7 +166,7 @@ class Request:
 
 
 def read_request(stream: BinaryIO | None = None) -> Request:
-    """What `--policy exec:` writes: the trace's text, then the profile and the budget, a line each."""
+    """What `--policy exec:` writes: the trace's text, then profile and budget, a line each."""
     lines = (stream or sys.stdin.buffer).read().rstrip(b"\n").split(b"\n")
     if len(lines) < 3:
         raise BadInput("is no request (would be a trace, a profile and a budget)", "standard input")
@@ -154,5 +176,7 @@ def read_request(stream: BinaryIO | None = None) -> Request:
         limits = parse_json(lines[-1].decode("utf-8"))
         values = read_fields(limits, (_HEADER[3], _HEADER[2]), what="the request")
     except ValueError as error:
-        raise BadInput(getattr(error, "message", f"is not JSON: {error}"), "standard input", len(lines)) from None
+        raise BadInput(
+            getattr(error, "message", f"is not JSON: {error}"), "standard input", len(lines)
+        ) from None
     return Request(trace, profile, values["budget"], values["allocator"])

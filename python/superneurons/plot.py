@@ -22,41 +22,76 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 except ImportError as error:
-    raise SystemExit(f"superneurons: plots need matplotlib ({error}); "
-                     "on Debian: apt-get install python3-matplotlib") from None
+    raise SystemExit(
+        f"superneurons: plots need matplotlib ({error}); "
+        "on Debian: apt-get install python3-matplotlib"
+    ) from None
 
 from superneurons.fidelity import LARGE_ERROR, Cell, read_fidelity
 from superneurons.files import BadInput, replacing, run_main
-from superneurons.results import (Memory, Outcome, Timeline, read_memory, read_results, read_timeline)
+from superneurons.results import Memory, Outcome, Timeline, read_memory, read_results, read_timeline
 
 GIB = 1 << 30
 COLUMN, PAGE = 3.4, 7.0  # inches: one and two columns of a paper
 
 _STYLE: dict[str, Any] = {
-    "font.size": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7, "ytick.labelsize": 7,
-    "axes.titlesize": 8, "axes.linewidth": 0.6, "lines.linewidth": 1.1, "lines.markersize": 4,
-    "hatch.linewidth": 0.5, "axes.grid": True, "grid.linewidth": 0.3, "grid.color": "0.8",
-    "axes.axisbelow": True, "legend.frameon": False, "figure.constrained_layout.use": True, "pdf.fonttype": 42,
-    "svg.hashsalt": "superneurons", "savefig.dpi": 200,
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.titlesize": 8,
+    "axes.linewidth": 0.6,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 4,
+    "hatch.linewidth": 0.5,
+    "axes.grid": True,
+    "grid.linewidth": 0.3,
+    "grid.color": "0.8",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "superneurons",
+    "savefig.dpi": 200,
 }
 # Told apart without colour: by line, marker and lightness.
 _LINES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)), (0, (4, 1))]
 _MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h"]
 # From the bottom of a stack to its top: first what stays, then what comes and goes. Gray and hatch.
 _AREAS = {
-    "parameter": ("0.35", ""), "optimizer_state": ("0.55", "////"), "buffer": ("0.9", "++++"),
-    "input": ("0.2", ""), "gradient": ("0.7", ""), "activation": ("0.85", "\\\\\\\\"), "saved": ("0.95", "xxxx"),
-    "activation_gradient": ("0.5", "...."), "temporary": ("0.75", "||||"), "workspace": ("1", "")}
+    "parameter": ("0.35", ""),
+    "optimizer_state": ("0.55", "////"),
+    "buffer": ("0.9", "++++"),
+    "input": ("0.2", ""),
+    "gradient": ("0.7", ""),
+    "activation": ("0.85", "\\\\\\\\"),
+    "saved": ("0.95", "xxxx"),
+    "activation_gradient": ("0.5", "...."),
+    "temporary": ("0.75", "||||"),
+    "workspace": ("1", ""),
+}
 _PHASES = {
-    "forward": ("0.8", ""), "backward": ("0.5", ""), "update": ("0.2", ""), "recompute": ("0.65", "xxxx"),
-    "other": ("1", ""), "rerun": ("0.8", "////"), "offload": ("0.9", "\\\\\\\\"), "prefetch": ("0.9", "....")}
+    "forward": ("0.8", ""),
+    "backward": ("0.5", ""),
+    "update": ("0.2", ""),
+    "recompute": ("0.65", "xxxx"),
+    "other": ("1", ""),
+    "rerun": ("0.8", "////"),
+    "offload": ("0.9", "\\\\\\\\"),
+    "prefetch": ("0.9", "...."),
+}
 
 
 def _look(index: int, count: int) -> dict[str, Any]:
     """Line, marker and colour of the index-th of `count` series, from dark to light."""
     shade = matplotlib.colormaps["viridis"](0.85 * index / max(count - 1, 1))
-    return {"linestyle": _LINES[index % len(_LINES)], "marker": _MARKERS[index % len(_MARKERS)], "color": shade,
-            "markersize": 7 - 4 * index / max(count - 1, 1)}  # what lies below is seen
+    return {
+        "linestyle": _LINES[index % len(_LINES)],
+        "marker": _MARKERS[index % len(_MARKERS)],
+        "color": shade,
+        "markersize": 7 - 4 * index / max(count - 1, 1),
+    }  # what lies below is seen
 
 
 def _unique(names: Sequence[str]) -> list[str]:
@@ -67,14 +102,25 @@ def _areas(axes: Any, x: Sequence[float], rows: dict[str, Sequence[int]]) -> Non
     """Stacked bytes over x by role; roles that never reach 1 % of the peak are one area, "rest"."""
     peak = max(map(sum, zip(*rows.values())), default=0)
     names = [name for name in _AREAS if max(rows.get(name, ()), default=0) >= 0.01 * peak]
-    rest = [sum(column) for column in zip(*(row for name, row in rows.items() if name not in names))]
+    rest = [
+        sum(column) for column in zip(*(row for name, row in rows.items() if name not in names))
+    ]
     shown = {name: rows[name] for name in names} | ({"rest": rest} if any(rest) else {})
     base = [0.0] * len(x)
     for name, row in shown.items():
         top = [low + value / GIB for low, value in zip(base, row)]
         gray, hatch = _AREAS.get(name, ("0", ""))
-        axes.fill_between(x, base, top, step="post", label=name.replace("_", " "), facecolor=gray,
-                          edgecolor="0.1", linewidth=0.3, hatch=hatch)
+        axes.fill_between(
+            x,
+            base,
+            top,
+            step="post",
+            label=name.replace("_", " "),
+            facecolor=gray,
+            edgecolor="0.1",
+            linewidth=0.3,
+            hatch=hatch,
+        )
         base = top
     axes.set_ylim(0, peak * 1.08 / GIB or 1)
 
@@ -91,17 +137,30 @@ def draw_memory(memories: Sequence[Memory]) -> Figure:
     for index, memory in enumerate(memories if len(memories) > 1 else []):
         look = _look(index, len(memories))
         del look["marker"], look["markersize"]
-        axes.step(range(len(memory.total)), [total / GIB for total in memory.total], where="post",
-                  label=memory.policy, **look)
+        axes.step(
+            range(len(memory.total)),
+            [total / GIB for total in memory.total],
+            where="post",
+            label=memory.policy,
+            **look,
+        )
     traces = _unique([memory.trace for memory in memories])
     if len(memories) > 1:
         axes.set_title(", ".join(traces))
         axes.set_ylim(0, peak * 1.08 / GIB)
-    for budget in sorted({memory.budget_bytes for memory in memories if memory.budget_bytes <= 1.05 * peak}):
+    for budget in sorted(
+        {memory.budget_bytes for memory in memories if memory.budget_bytes <= 1.05 * peak}
+    ):
         axes.axhline(budget / GIB, color="0.3", linewidth=0.7, linestyle=(0, (2, 2)))
-        axes.annotate(f"budget {budget / GIB:.2f} GiB", (1, budget / GIB), xycoords=("axes fraction", "data"),
-                      ha="right", va="bottom", fontsize=6,
-                      bbox={"facecolor": "1", "edgecolor": "none", "pad": 0.5, "alpha": 0.8})
+        axes.annotate(
+            f"budget {budget / GIB:.2f} GiB",
+            (1, budget / GIB),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            fontsize=6,
+            bbox={"facecolor": "1", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
+        )
     axes.set_xlim(0, max(len(memory.total) for memory in memories))
     axes.set_xlabel("plan step")
     axes.set_ylabel("resident on the device (GiB)")
@@ -111,7 +170,7 @@ def draw_memory(memories: Sequence[Memory]) -> Figure:
 
 
 def draw_pareto(outcomes: Sequence[Outcome]) -> Figure:
-    """Training step (ms) against the arena (GiB) that the plan takes, a line per policy, a panel per trace."""
+    """Training step (ms) against arena taken (GiB): a line per policy, a panel per trace."""
     if not outcomes:
         raise BadInput("no outcomes to draw: no policy fits any of the budgets")
     traces, policies = _unique([o.trace for o in outcomes]), _unique([o.policy for o in outcomes])
@@ -123,16 +182,28 @@ def draw_pareto(outcomes: Sequence[Outcome]) -> Figure:
     for axes, trace in zip(panels.flat, traces):
         here = [o for o in outcomes if o.trace == trace]
         for index, policy in enumerate(policies):
-            points = sorted({(o.placed_peak_bytes / GIB, o.step_ns / 1e6) for o in here if o.policy == policy})
+            points = sorted(
+                {(o.placed_peak_bytes / GIB, o.step_ns / 1e6) for o in here if o.policy == policy}
+            )
             if points:
-                axes.plot(*zip(*points), label=policy, **_look(index, len(policies)), markerfacecolor="none")
-        axes.axhline(min(o.bound_ns for o in here) / 1e6, color="0.3", linewidth=0.7, linestyle=(0, (2, 2)),
-                     label="lower bound of time")
+                axes.plot(
+                    *zip(*points),
+                    label=policy,
+                    **_look(index, len(policies)),
+                    markerfacecolor="none",
+                )
+        axes.axhline(
+            min(o.bound_ns for o in here) / 1e6,
+            color="0.3",
+            linewidth=0.7,
+            linestyle=(0, (2, 2)),
+            label="lower bound of time",
+        )
         axes.set_title(trace)
         axes.set_xlabel("arena taken (GiB)")
         axes.set_ylabel("training step (ms)")
         axes.margins(0.08)
-    for axes in list(panels.flat)[len(traces):]:
+    for axes in list(panels.flat)[len(traces) :]:
         axes.set_visible(False)
     looks: dict[str, Any] = {}
     for axes in panels.flat:
@@ -148,12 +219,14 @@ def _outside_legend(figure: Figure, handles: Any, names: Sequence[str], columns:
     inches = 0.15 * lines + 0.1
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, height + inches)
-    figure.get_layout_engine().set(rect=(0, inches / (height + inches), 1, height / (height + inches)))
+    figure.get_layout_engine().set(
+        rect=(0, inches / (height + inches), 1, height / (height + inches))
+    )
     figure.legend(handles, names, loc="lower center", ncol=columns, handlelength=2.6)
 
 
 def draw_fidelity(cells: Sequence[Cell]) -> Figure:
-    """Predicted against measured training steps (ms), and the share of cells within an error (%)."""
+    """Predicted against measured training steps (ms); share of cells within an error (%)."""
     done = [cell for cell in cells if not cell.error]
     if not done:
         raise BadInput("no cell was measured: nothing to draw")
@@ -163,15 +236,32 @@ def draw_fidelity(cells: Sequence[Cell]) -> Figure:
     for index, policy in enumerate(policies):
         mine = [cell for cell in done if cell.policy == policy]
         look = {**_look(index, len(policies)), "linestyle": "none", "markersize": 4}
-        left.plot([c.measured_step_ns / 1e6 for c in mine], [c.step_ns / 1e6 for c in mine], label=policy,
-                  markerfacecolor="none", **look)
+        left.plot(
+            [c.measured_step_ns / 1e6 for c in mine],
+            [c.step_ns / 1e6 for c in mine],
+            label=policy,
+            markerfacecolor="none",
+            **look,
+        )
     times = [time / 1e6 for cell in done for time in (cell.step_ns, cell.measured_step_ns)]
     ends = [min(times) * 0.8, max(times) * 1.25]
     left.plot(ends, ends, color="0", linewidth=0.6)
-    left.fill_between(ends, [end * (1 - LARGE_ERROR / 100) for end in ends],
-                      [end * (1 + LARGE_ERROR / 100) for end in ends], color="0.9", zorder=0, linewidth=0)
-    left.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured training step (ms)",
-             ylabel="predicted training step (ms)")
+    left.fill_between(
+        ends,
+        [end * (1 - LARGE_ERROR / 100) for end in ends],
+        [end * (1 + LARGE_ERROR / 100) for end in ends],
+        color="0.9",
+        zorder=0,
+        linewidth=0,
+    )
+    left.set(
+        xscale="log",
+        yscale="log",
+        xlim=ends,
+        ylim=ends,
+        xlabel="measured training step (ms)",
+        ylabel="predicted training step (ms)",
+    )
     for axis in (left.xaxis, left.yaxis):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(ScalarFormatter())
@@ -181,9 +271,15 @@ def draw_fidelity(cells: Sequence[Cell]) -> Figure:
     right.step([0, *errors], [0, *share], where="post", color="0")
     mean = sum(errors) / len(errors)
     right.axvline(mean, color="0.3", linewidth=0.7, linestyle=(0, (2, 2)))
-    right.annotate(f"mean {mean:.1f} %", (mean, 3), xytext=(3, 0), textcoords="offset points", fontsize=7)
-    right.set(xlim=(0, max(errors[-1] * 1.05, LARGE_ERROR * 1.05)), ylim=(0, 102),
-              xlabel="error of the prediction, either way (%)", ylabel="share of cells (%)")
+    right.annotate(
+        f"mean {mean:.1f} %", (mean, 3), xytext=(3, 0), textcoords="offset points", fontsize=7
+    )
+    right.set(
+        xlim=(0, max(errors[-1] * 1.05, LARGE_ERROR * 1.05)),
+        ylim=(0, 102),
+        xlabel="error of the prediction, either way (%)",
+        ylabel="share of cells (%)",
+    )
     right.axvspan(0, LARGE_ERROR, color="0.9", zorder=0, linewidth=0)
     handles, names = left.get_legend_handles_labels()
     _outside_legend(figure, handles, names, 3)
@@ -197,22 +293,42 @@ def draw_timeline(timeline: Timeline) -> Figure:
     lanes = {stream: -lane for lane, stream in enumerate(timeline.streams)}
     ranges: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for span in timeline.spans:
-        kind = "rerun" if span.name.endswith("(rerun)") else span.arguments.get("phase", span.stream)
-        ranges.setdefault((kind, span.stream), []).append((span.start_us / 1e3, span.duration_us / 1e3))
-    for kind, stream in sorted(ranges, key=lambda key: list(_PHASES).index(key[0]) if key[0] in _PHASES else 99):
+        kind = (
+            "rerun" if span.name.endswith("(rerun)") else span.arguments.get("phase", span.stream)
+        )
+        ranges.setdefault((kind, span.stream), []).append(
+            (span.start_us / 1e3, span.duration_us / 1e3)
+        )
+    for kind, stream in sorted(
+        ranges, key=lambda key: list(_PHASES).index(key[0]) if key[0] in _PHASES else 99
+    ):
         gray, hatch = _PHASES.get(kind, ("1", ""))
-        axes.broken_barh(ranges[kind, stream], (lanes[stream] - 0.4, 0.8), facecolor=gray, edgecolor="0.1",
-                         linewidth=0.2, hatch=hatch, label=kind)
+        axes.broken_barh(
+            ranges[kind, stream],
+            (lanes[stream] - 0.4, 0.8),
+            facecolor=gray,
+            edgecolor="0.1",
+            linewidth=0.2,
+            hatch=hatch,
+            label=kind,
+        )
     axes.set_yticks(list(lanes.values()), list(lanes))
     axes.set_ylim(0.5 - len(lanes), 0.5)
     axes.set_title(f"{timeline.trace}, {timeline.policy}")
     axes.grid(False)
     roles = _unique([role for _, row in timeline.resident for role in row])
-    _areas(below, [time / 1e3 for time, _ in timeline.resident],
-           {role: [row.get(role, 0) for _, row in timeline.resident] for role in roles})
+    _areas(
+        below,
+        [time / 1e3 for time, _ in timeline.resident],
+        {role: [row.get(role, 0) for _, row in timeline.resident] for role in roles},
+    )
     for panel in (axes, below):
         panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.05))
-    below.set(xlabel="time in the training step (ms)", ylabel="resident (GiB)", xlim=(0, timeline.step_ns / 1e6))
+    below.set(
+        xlabel="time in the training step (ms)",
+        ylabel="resident (GiB)",
+        xlim=(0, timeline.step_ns / 1e6),
+    )
     return figure
 
 
@@ -221,7 +337,9 @@ def save(figure: Figure, path: str) -> None:
     kind = os.path.splitext(path)[1][1:].lower()
     metadata: dict[str, dict[str, Any]] = {
         "pdf": {"CreationDate": None, "Creator": "superneurons", "Producer": None},
-        "png": {"Software": None}, "svg": {"Date": None, "Creator": "superneurons"}}
+        "png": {"Software": None},
+        "svg": {"Date": None, "Creator": "superneurons"},
+    }
     if kind not in metadata:
         raise BadInput(f"'{path}' is no figure's name (would end in .pdf, .png or .svg)")
     try:
@@ -240,7 +358,9 @@ def _one(files: Sequence[str]) -> str:
 KINDS: dict[str, Callable[[list[str]], Figure]] = {
     "memory": lambda files: draw_memory([read_memory(file) for file in files]),
     "pareto": lambda files: draw_pareto([o for file in files for o in read_results(file).outcomes]),
-    "fidelity": lambda files: draw_fidelity([cell for file in files for cell in read_fidelity(file)]),
+    "fidelity": lambda files: draw_fidelity(
+        [cell for file in files for cell in read_fidelity(file)]
+    ),
     "timeline": lambda files: draw_timeline(read_timeline(_one(files))),
 }
 
@@ -253,8 +373,11 @@ def draw(kind: str, files: list[str]) -> Figure:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m superneurons.plot", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m superneurons.plot",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("kind", choices=sorted(KINDS))
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     parser.add_argument("-o", "--output", required=True, help="figure to write: .pdf, .png or .svg")

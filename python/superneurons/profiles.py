@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 
-from superneurons.fields import (FLAG, INT64, REAL, TEXT, Field, list_of, map_of, pair_of, read_fields, record_of,
-                                 written)
-from superneurons.files import FORMAT_VERSION, BadInput, header_problem, parse_json, read_bytes, write_text
+from superneurons.fields import (
+    FLAG,
+    INT64,
+    REAL,
+    TEXT,
+    Field,
+    list_of,
+    map_of,
+    pair_of,
+    read_fields,
+    record_of,
+    written,
+)
+from superneurons.files import (
+    FORMAT_VERSION,
+    BadInput,
+    header_problem,
+    parse_json,
+    read_bytes,
+    write_text,
+)
 
 FORMAT = "superneurons-profile"
 
 
 @dataclass
 class TransferCurve:
-    """Time of a copy in one direction: straight lines between points, bytes_per_ns beyond the last."""
+    """Time of a copy in one direction: lines between points, bytes_per_ns beyond the last."""
 
     points: list[tuple[int, int]]  # (bytes, ns), ascending in bytes
     bytes_per_ns: float
@@ -73,23 +90,44 @@ class DeviceProfile:
     flops_per_ns: float = 0.0
     tf32_flops_per_ns: float = 0.0
     memory_bytes_per_ns: float = 0.0
-    efficiency: dict[str, Efficiency] = field(default_factory=dict)  # by kind of op, "" for all others
+    efficiency: dict[str, Efficiency] = field(
+        default_factory=dict
+    )  # by kind of op, "" for all others
 
 
-_CURVE = record_of(TransferCurve, (
-    Field("points", list_of(pair_of(INT64, INT64, "[bytes, ns]"))), Field("bytes_per_ns", REAL)))
-_INTERFERENCE = record_of(Interference, (
-    Field("offload", REAL, 0.0), Field("prefetch", REAL, 0.0), Field("both", REAL, 0.0)))
+_CURVE = record_of(
+    TransferCurve,
+    (Field("points", list_of(pair_of(INT64, INT64, "[bytes, ns]"))), Field("bytes_per_ns", REAL)),
+)
+_INTERFERENCE = record_of(
+    Interference,
+    (Field("offload", REAL, 0.0), Field("prefetch", REAL, 0.0), Field("both", REAL, 0.0)),
+)
 _EFFICIENCY = record_of(Efficiency, (Field("flops", REAL), Field("bandwidth", REAL)))
 _FIELDS = (
-    Field("name", TEXT), Field("device", TEXT, ""), Field("measured", FLAG), Field("origin", TEXT, ""),
-    Field("device_memory", INT64), Field("host_memory", INT64), Field("offload", _CURVE), Field("prefetch", _CURVE),
-    Field("both_bytes_per_ns", REAL, 0.0), Field("memory_bound", _INTERFERENCE, None, always=True),
-    Field("compute_bound", _INTERFERENCE, None, always=True), Field("launch_ns", INT64, 0),
-    Field("copy_issue_ns", INT64, 0), Field("event_ns", INT64, 0), Field("gap_ns", INT64, 0),
-    Field("wait_ns", INT64, 0), Field("alloc_ns", INT64, 0), Field("pin_ns_per_byte", REAL, 0.0),
-    Field("flops_per_ns", REAL, 0.0), Field("tf32_flops_per_ns", REAL, 0.0),
-    Field("memory_bytes_per_ns", REAL, 0.0), Field("efficiency", map_of(_EFFICIENCY), {}))
+    Field("name", TEXT),
+    Field("device", TEXT, ""),
+    Field("measured", FLAG),
+    Field("origin", TEXT, ""),
+    Field("device_memory", INT64),
+    Field("host_memory", INT64),
+    Field("offload", _CURVE),
+    Field("prefetch", _CURVE),
+    Field("both_bytes_per_ns", REAL, 0.0),
+    Field("memory_bound", _INTERFERENCE, None, always=True),
+    Field("compute_bound", _INTERFERENCE, None, always=True),
+    Field("launch_ns", INT64, 0),
+    Field("copy_issue_ns", INT64, 0),
+    Field("event_ns", INT64, 0),
+    Field("gap_ns", INT64, 0),
+    Field("wait_ns", INT64, 0),
+    Field("alloc_ns", INT64, 0),
+    Field("pin_ns_per_byte", REAL, 0.0),
+    Field("flops_per_ns", REAL, 0.0),
+    Field("tf32_flops_per_ns", REAL, 0.0),
+    Field("memory_bytes_per_ns", REAL, 0.0),
+    Field("efficiency", map_of(_EFFICIENCY), {}),
+)
 
 
 def _problem(profile: DeviceProfile) -> str:
@@ -124,8 +162,6 @@ def parse_profile(text: str | bytes, name: str = "the profile", line: int = 1) -
     """Reads the text of a profile, which starts at `line` of `name`."""
     try:
         value = parse_json(text.decode("utf-8") if isinstance(text, bytes) else text)
-    except json.JSONDecodeError as error:
-        raise BadInput(f"is not JSON: {error.msg}", name, line + error.lineno - 1) from None
     except ValueError as error:
         raise BadInput(f"is not JSON: {error}", name, line) from None
     problem = header_problem(value, FORMAT)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def find_program() -> str | None:
-    """$SUPERNEURONS, else build/superneurons of the source tree, else the one on the PATH, else None."""
+    """$SUPERNEURONS, else build/superneurons of the source tree, else one on the PATH, or None."""
     named = os.environ.get("SUPERNEURONS")
     if named:
         return named
@@ -22,7 +22,9 @@ def run(*arguments: str | os.PathLike[str], program: str | None = None) -> str:
     program = program or find_program()
     if program is None:
         raise RuntimeError("no `superneurons` program: build it, or name it in $SUPERNEURONS")
-    done = subprocess.run([program, *map(os.fspath, arguments)], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise RuntimeError(done.stderr.strip() or f"superneurons ended with exit code {done.returncode}")
+        raise RuntimeError(
+            done.stderr.strip() or f"superneurons ended with exit code {done.returncode}"
+        )
     return done.stdout

@@ -1,6 +1,6 @@
 """What `simulate`, `compare` and `replay` write with --json, --memory and --timeline.
 
-    python -m superneurons.results best FILE.json     the fastest policy under the tightest budget
+python -m superneurons.results best FILE.json     the fastest policy under the tightest budget
 """
 
 from __future__ import annotations
@@ -9,11 +9,19 @@ import argparse
 import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from superneurons.files import (FORMAT_VERSION, BadInput, parse_json, read_bytes, read_json_object,
-                                run_main, write_text)
+from superneurons.files import (
+    FORMAT_VERSION,
+    BadInput,
+    parse_json,
+    read_bytes,
+    read_json_object,
+    run_main,
+    write_text,
+)
 
 
 @dataclass
@@ -44,10 +52,29 @@ class Outcome:
 
 
 # As the program writes them.
-_ORDER = ("policy", "trace", "trace_hash", "allocator", "budget_bytes", "live_peak_bytes",
-          "placed_peak_bytes", "scope_peak_bytes", "host_bytes", "step_ns", "bound_ns", "compute_ns",
-          "offload_bytes", "prefetch_bytes", "recompute_runs", "recompute_ns", "stall_ns",
-          "measured_step_ns", "measured_peak_bytes", "outside_bytes", "equal")
+_ORDER = (
+    "policy",
+    "trace",
+    "trace_hash",
+    "allocator",
+    "budget_bytes",
+    "live_peak_bytes",
+    "placed_peak_bytes",
+    "scope_peak_bytes",
+    "host_bytes",
+    "step_ns",
+    "bound_ns",
+    "compute_ns",
+    "offload_bytes",
+    "prefetch_bytes",
+    "recompute_runs",
+    "recompute_ns",
+    "stall_ns",
+    "measured_step_ns",
+    "measured_peak_bytes",
+    "outside_bytes",
+    "equal",
+)
 _TEXTS = {"policy", "trace", "trace_hash", "allocator"}
 _MAPS = {"scope_peak_bytes", "stall_ns"}
 _REPLAY = {"measured_step_ns", "measured_peak_bytes", "outside_bytes", "equal"}
@@ -110,8 +137,12 @@ def format_results(results: Results) -> str:
     for outcome in results.outcomes:
         values = dataclasses.asdict(outcome)
         rows.append({key: values[key] for key in _ORDER if values[key] is not None})
-    value = {"format": "superneurons-result", "version": FORMAT_VERSION, "options": results.options,
-             "outcomes": rows}
+    value = {
+        "format": "superneurons-result",
+        "version": FORMAT_VERSION,
+        "options": results.options,
+        "outcomes": rows,
+    }
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -150,7 +181,13 @@ def read_memory(path: str) -> Memory:
         if key not in value:
             raise BadInput(f'lacks "{key}"', path)
     memory = Memory(**{each.name: value[each.name] for each in dataclasses.fields(Memory)})
-    columns = [memory.kind, memory.name, memory.total, memory.workspace, *memory.by_role.values()]
+    columns: list[Sequence[object]] = [
+        memory.kind,
+        memory.name,
+        memory.total,
+        memory.workspace,
+        *memory.by_role.values(),
+    ]
     if len({len(column) for column in columns}) != 1:
         raise BadInput("has columns of different lengths", path)
     if not memory.total:
@@ -187,13 +224,15 @@ def read_timeline(path: str) -> Timeline:
         value = parse_json(read_bytes(path).decode("utf-8"))
         data, events = value["otherData"], value["traceEvents"]
         threads = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-        spans = [Span(threads[e["tid"]], e["name"], float(e["ts"]), float(e["dur"]), e.get("args", {}))
-                 for e in events if e["ph"] == "X"]
+        spans = [
+            Span(threads[e["tid"]], e["name"], float(e["ts"]), float(e["dur"]), e.get("args", {}))
+            for e in events
+            if e["ph"] == "X"
+        ]
         resident = [(float(e["ts"]), e["args"]) for e in events if e["ph"] == "C"]
-        return Timeline(data["trace"], data["policy"], data["step_ns"], list(threads.values()), spans,
-                        resident)
-    except json.JSONDecodeError as error:
-        raise BadInput(f"is not JSON: {error.msg}", path, error.lineno) from None
+        return Timeline(
+            data["trace"], data["policy"], data["step_ns"], list(threads.values()), spans, resident
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise BadInput(f"is no timeline of `simulate --timeline` ({error!r})", path) from None
 

@@ -12,18 +12,56 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from superneurons.fields import (FLAG, INDEX, INT32, INT64, REAL, TEXT, Field, Form, RecordReader, Wrong,
-                                 compare_count, header_line, list_of, map_of, one_of, pair_of, read_fields,
-                                 record_of, written)
+from superneurons.fields import (
+    FLAG,
+    INDEX,
+    INT32,
+    INT64,
+    REAL,
+    TEXT,
+    Field,
+    Form,
+    RecordReader,
+    Wrong,
+    compare_count,
+    header_line,
+    list_of,
+    map_of,
+    one_of,
+    pair_of,
+    read_fields,
+    record_of,
+    written,
+)
 from superneurons.files import BadInput, read_bytes, write_text
 from superneurons.laws import find_fault
 
 FORMAT = "superneurons-trace"
-ROLES = ("input", "parameter", "buffer", "gradient", "optimizer_state", "activation", "activation_gradient",
-         "saved", "temporary")
+ROLES = (
+    "input",
+    "parameter",
+    "buffer",
+    "gradient",
+    "optimizer_state",
+    "activation",
+    "activation_gradient",
+    "saved",
+    "temporary",
+)
 PHASES = ("forward", "backward", "recompute", "update", "other")
-FACTS = ("accesses", "frees", "durations", "workspaces", "choices", "layers", "phases", "flops", "kernels",
-         "host_times", "native")
+FACTS = (
+    "accesses",
+    "frees",
+    "durations",
+    "workspaces",
+    "choices",
+    "layers",
+    "phases",
+    "flops",
+    "kernels",
+    "host_times",
+    "native",
+)
 CAPABILITIES = ("none", "inferred", "exact")
 
 
@@ -90,7 +128,7 @@ class Op:
 
 @dataclass(slots=True)
 class Carry:
-    """What tensor `end` holds at the end of the training step is what `start` holds at the next start."""
+    """What `end` holds at the end of the training step is what `start` holds at the next start."""
 
     start: int
     end: int
@@ -113,7 +151,9 @@ class Trace:
     step_ns_untraced: int = 0
     step_ns_traced: int = 0
     dropped_records: int = 0
-    capabilities: dict[str, str] = field(default_factory=dict)  # fact to inferred or exact; else none
+    capabilities: dict[str, str] = field(
+        default_factory=dict
+    )  # fact to inferred or exact; else none
 
 
 def _read_access(value: Any, tensors: list[Tensor]) -> Access:
@@ -138,26 +178,59 @@ def _write_access(access: Access, tensors: list[Tensor]) -> str:
 
 
 _HEADER = (
-    Field("name", TEXT), Field("origin", TEXT, ""), Field("device", TEXT, ""), Field("lowering", TEXT, ""),
-    Field("network", TEXT, ""), Field("batch", INT64, 0), Field("math", TEXT, "fp32"),
-    Field("step_ns_untraced", INT64, 0), Field("step_ns_traced", INT64, 0), Field("dropped_records", INT64, 0))
+    Field("name", TEXT),
+    Field("origin", TEXT, ""),
+    Field("device", TEXT, ""),
+    Field("lowering", TEXT, ""),
+    Field("network", TEXT, ""),
+    Field("batch", INT64, 0),
+    Field("math", TEXT, "fp32"),
+    Field("step_ns_untraced", INT64, 0),
+    Field("step_ns_traced", INT64, 0),
+    Field("dropped_records", INT64, 0),
+)
 _CAPABILITIES = Field("capabilities", map_of(one_of(CAPABILITIES)), {})
 _TENSOR = (
-    Field("name", TEXT), Field("bytes", INT64), Field("dtype", TEXT, "f32"), Field("shape", list_of(INT64), []),
-    Field("layer", TEXT, ""), Field("role", one_of(ROLES)), Field("freed_before", INDEX, None),
-    Field("init", TEXT, ""), Field("init_scale", REAL, 0.0))
+    Field("name", TEXT),
+    Field("bytes", INT64),
+    Field("dtype", TEXT, "f32"),
+    Field("shape", list_of(INT64), []),
+    Field("layer", TEXT, ""),
+    Field("role", one_of(ROLES)),
+    Field("freed_before", INDEX, None),
+    Field("init", TEXT, ""),
+    Field("init_scale", REAL, 0.0),
+)
 _CHOICE = (
-    Field("algorithm", TEXT, ""), Field("math", TEXT, ""), Field("workspace", INT64, 0), Field("ns", INT64, 0),
-    Field("deterministic", FLAG, True), Field("omits", list_of(INDEX), []))
+    Field("algorithm", TEXT, ""),
+    Field("math", TEXT, ""),
+    Field("workspace", INT64, 0),
+    Field("ns", INT64, 0),
+    Field("deterministic", FLAG, True),
+    Field("omits", list_of(INDEX), []),
+)
 _ACCESS = Form(_read_access, _write_access)
 _OP = (
-    Field("name", TEXT), Field("kind", TEXT), Field("phase", one_of(PHASES), "other"), Field("layer", TEXT, ""),
-    Field("reads", list_of(_ACCESS), []), Field("writes", list_of(_ACCESS), []), Field("once", list_of(INDEX), []),
-    Field("choices", list_of(record_of(Choice, _CHOICE))), Field("recorded", INDEX, 0),
-    Field("kernels", list_of(pair_of(TEXT, INT64, "[name, ns]")), []), Field("attributes", map_of(REAL), {}),
-    Field("rerunnable", FLAG, True), Field("random", FLAG, False), Field("micro_batch", INT32, 0),
-    Field("launch_group", INT32, -1), Field("host_ns", INT64, 0), Field("host_sync_ns", INT64, 0),
-    Field("flops", REAL, 0.0), Field("bytes_moved", INT64, 0))
+    Field("name", TEXT),
+    Field("kind", TEXT),
+    Field("phase", one_of(PHASES), "other"),
+    Field("layer", TEXT, ""),
+    Field("reads", list_of(_ACCESS), []),
+    Field("writes", list_of(_ACCESS), []),
+    Field("once", list_of(INDEX), []),
+    Field("choices", list_of(record_of(Choice, _CHOICE))),
+    Field("recorded", INDEX, 0),
+    Field("kernels", list_of(pair_of(TEXT, INT64, "[name, ns]")), []),
+    Field("attributes", map_of(REAL), {}),
+    Field("rerunnable", FLAG, True),
+    Field("random", FLAG, False),
+    Field("micro_batch", INT32, 0),
+    Field("launch_group", INT32, -1),
+    Field("host_ns", INT64, 0),
+    Field("host_sync_ns", INT64, 0),
+    Field("flops", REAL, 0.0),
+    Field("bytes_moved", INT64, 0),
+)
 _CARRY = (Field("start", INDEX), Field("end", INDEX, None))
 
 
@@ -167,12 +240,16 @@ class _Reader(RecordReader):
     def __init__(self) -> None:
         self.trace = Trace("")
         self.lines: dict[tuple[str, int], int] = {}  # of each record
-        self.wrong_bytes: BadInput | None = None  # of the end record; a bad size of a tensor goes first
+        self.wrong_bytes: BadInput | None = (
+            None  # of the end record; a bad size of a tensor goes first
+        )
 
     def header(self, record: dict[str, Any]) -> None:
         self.trace = Trace(**read_fields(record, _HEADER, what="the header"))
         found = read_fields(record, [_CAPABILITIES], what="the header").get("capabilities", {})
-        self.trace.capabilities = {fact: found[fact] for fact in FACTS if found.get(fact, "none") != "none"}
+        self.trace.capabilities = {
+            fact: found[fact] for fact in FACTS if found.get(fact, "none") != "none"
+        }
 
     def record(self, record: dict[str, Any], kind: str) -> None:
         trace = self.trace
@@ -184,6 +261,8 @@ class _Reader(RecordReader):
             self.lines["carry", len(trace.carry)] = self.line
             values = read_fields(record, _CARRY, what=f"carry {len(trace.carry)}")
             trace.carry.append(Carry(values["start"], values.get("end", values["start"])))
+        elif kind == "":
+            raise BadInput('a record without a kind (would have "r":"op" ...)')
         elif kind == "end":
             compare_count(record, "tensors", len(trace.tensors))
             compare_count(record, "ops", len(trace.ops))
@@ -193,7 +272,9 @@ class _Reader(RecordReader):
             except BadInput as error:
                 self.wrong_bytes = error
 
-    def _row(self, record: dict[str, Any], kind: str, due: int, fields: tuple[Field, ...]) -> dict[str, Any]:
+    def _row(
+        self, record: dict[str, Any], kind: str, due: int, fields: tuple[Field, ...]
+    ) -> dict[str, Any]:
         id_ = read_fields(record, [Field("id", INDEX)], what=f"{kind} {due}")["id"]
         if id_ < due:
             raise BadInput(f"a second {kind} {id_} (would be {due})")
@@ -239,8 +320,10 @@ def format_trace(trace: Trace) -> str:
         end = f',"end":{carry.end}' if carry.end != carry.start else ""
         parts.append(f'{{"r":"carry","start":{carry.start}{end}}}\n')
     total = sum(tensor.bytes for tensor in trace.tensors)
-    parts.append(f'{{"r":"end","tensors":{len(trace.tensors)},"ops":{len(trace.ops)},'
-                 f'"carry":{len(trace.carry)},"bytes":{total}}}\n')
+    parts.append(
+        f'{{"r":"end","tensors":{len(trace.tensors)},"ops":{len(trace.ops)},'
+        f'"carry":{len(trace.carry)},"bytes":{total}}}\n'
+    )
     return "".join(parts)
 
 
@@ -253,7 +336,7 @@ def write_trace(trace: Trace, path: str) -> None:
 
 
 def trace_hash(trace: Trace) -> str:
-    """16 hexadecimal digits by which plans and results name the trace: a hash of its canonical text."""
+    """16 hexadecimal digits, a hash of the canonical text: plans and results name the trace so."""
     text = format_trace(trace).encode("utf-8")
     mask = (1 << 64) - 1
     value = 0x9E3779B97F4A7C15 ^ len(text)

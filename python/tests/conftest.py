@@ -1,4 +1,4 @@
-"""What the tests share: the repository and the program, whose tests are skipped where it is not built."""
+"""What the tests share: the repository and the program (skipped where it is not built)."""
 
 import shlex
 import sys
@@ -20,19 +20,21 @@ def root():
 def program():
     """Runs the program: program("show", file) gives what it prints."""
     if find_program() is None:
-        pytest.skip("the superneurons program is not built (build/superneurons, or name it in $SUPERNEURONS)")
+        pytest.skip("superneurons is not built (build/superneurons, or name it in $SUPERNEURONS)")
     return run
 
 
 @pytest.fixture
 def canonical(program, tmp_path):
-    """The canonical text of a trace file in the program's words: what it sends to exec: policies."""
+    """The canonical text of a trace file by the program: what it sends to exec: policies."""
+
     def text(file):
         sent = tmp_path / "sent"
         command = f"cat > {shlex.quote(str(sent))}; exit 1"
         with pytest.raises(RuntimeError, match="exit status 1"):
             program("plan", file, "--policy", f"exec:{command}")
         return b"".join(line + b"\n" for line in sent.read_bytes().split(b"\n")[:-3])
+
     return text
 
 

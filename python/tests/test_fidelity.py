@@ -9,10 +9,25 @@ from superneurons.files import BadInput
 
 
 def row(policy="liveness", budget="80", predicted=1100, measured=1000, **values):
-    return {"trace": "toy", "trace_hash": "0" * 16, "policy": policy, "budget": budget, "budget_bytes": 1 << 20,
-            "step_ns": predicted, "measured_step_ns": measured, "error_percent": 0, "placed_peak_bytes": 1 << 19,
-            "measured_peak_bytes": 1 << 19, "fastest_ns": 990, "slowest_ns": 1010, "equal": True,
-            "difference": "", "stall_ns": {"prefetch": 220, "gap": 10}, "wall_s": 0.1, **values}
+    return {
+        "trace": "toy",
+        "trace_hash": "0" * 16,
+        "policy": policy,
+        "budget": budget,
+        "budget_bytes": 1 << 20,
+        "step_ns": predicted,
+        "measured_step_ns": measured,
+        "error_percent": 0,
+        "placed_peak_bytes": 1 << 19,
+        "measured_peak_bytes": 1 << 19,
+        "fastest_ns": 990,
+        "slowest_ns": 1010,
+        "equal": True,
+        "difference": "",
+        "stall_ns": {"prefetch": 220, "gap": 10},
+        "wall_s": 0.1,
+        **values,
+    }
 
 
 def write(path, *rows):
@@ -21,10 +36,18 @@ def write(path, *rows):
 
 
 def test_the_table_is_sorted_by_error_and_summed_up(tmp_path):
-    file = write(tmp_path / "f.jsonl", row("keep_all", predicted=1020), row(predicted=880), row("offload"),
-                 row("recompute", equal=False, predicted=1000, measured_peak_bytes=3),
-                 {key: value for key, value in {**row("recorded"), "error": "does|not fit"}.items()
-                  if not key.startswith("m")})
+    file = write(
+        tmp_path / "f.jsonl",
+        row("keep_all", predicted=1020),
+        row(predicted=880),
+        row("offload"),
+        row("recompute", equal=False, predicted=1000, measured_peak_bytes=3),
+        {
+            key: value
+            for key, value in {**row("recorded"), "error": "does|not fit"}.items()
+            if not key.startswith("m")
+        },
+    )
     text = format_fidelity(read_fidelity(file))
     assert "mean |error|: 6.00 %" in text  # (2 + 12 + 10 + 0) / 4
     assert "keep_all, worst |error|: 2.00 %" in text
@@ -32,10 +55,24 @@ def test_the_table_is_sorted_by_error_and_summed_up(tmp_path):
     assert "to the byte: 3 of 4" in text
     assert "cells over 8 %: 2" in text
     assert "4 measured, 1 without" in text
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line[:1] == "|"
+    ]
     assert [line[1] for line in lines[2:6]] == ["liveness", "offload", "keep_all", "recompute"]
-    assert lines[2] == ["toy", "liveness", "80 % (1 MiB)", "512 KiB", "880 ns", "1 us", "-12.0 %", "2.0 %",
-                        "prefetch 25 %", "yes"]
+    assert lines[2] == [
+        "toy",
+        "liveness",
+        "80 % (1 MiB)",
+        "512 KiB",
+        "880 ns",
+        "1 us",
+        "-12.0 %",
+        "2.0 %",
+        "prefetch 25 %",
+        "yes",
+    ]
     assert lines[5][-1] == "NO"
     assert "does/not fit" in text
 
@@ -47,7 +84,7 @@ def test_of_a_cell_measured_twice_the_last_counts(tmp_path):
 
 def test_a_bad_row_is_named_by_its_line(tmp_path, capsys):
     file = tmp_path / "f.jsonl"
-    file.write_text(json.dumps(row()) + "\n\n{\"trace\":")
+    file.write_text(json.dumps(row()) + '\n\n{"trace":')
     assert main([str(file)]) == 2
     assert f"superneurons: {file}:3: is not JSON" in capsys.readouterr().err
     with pytest.raises(BadInput, match=':1: lacks "policy"'):

@@ -14,12 +14,30 @@ from superneurons.program import find_program  # noqa: E402
 
 
 def test_your_trace_runs_headless(root, program, tmp_path):
-    environment = {**os.environ, "SUPERNEURONS": os.path.abspath(find_program()), "IPYTHONDIR": str(tmp_path / "ipython"),
-                   "JUPYTER_DATA_DIR": str(tmp_path / "jupyter")}
+    environment = {
+        **os.environ,
+        "SUPERNEURONS": os.path.abspath(find_program()),
+        "IPYTHONDIR": str(tmp_path / "ipython"),
+        "JUPYTER_DATA_DIR": str(tmp_path / "jupyter"),
+    }
     done = subprocess.run(
-        [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--output-dir", str(tmp_path),
-         str(root / "notebooks" / "your_trace.ipynb")],
-        env=environment, capture_output=True, text=True, timeout=300, check=False)
+        [
+            sys.executable,
+            "-m",
+            "nbconvert",
+            "--to",
+            "notebook",
+            "--execute",
+            "--output-dir",
+            str(tmp_path),
+            str(root / "notebooks" / "your_trace.ipynb"),
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     cells = json.loads((tmp_path / "your_trace.ipynb").read_text())["cells"]
     outputs = [output for cell in cells for output in cell.get("outputs", [])]

@@ -1,4 +1,4 @@
-"""Figures: drawn from each kind of input, the same bytes each time, no file left behind by errors."""
+"""Figures: drawn from each kind of input, the same bytes each time, no file left by errors."""
 
 import json
 import os
@@ -15,31 +15,67 @@ from test_results import write as write_results  # noqa: E402
 
 
 def memory(path, policy="liveness"):
-    path.write_text(json.dumps({
-        "format": "superneurons-memory", "version": "0.1", "trace": "toy", "trace_hash": "0" * 16,
-        "policy": policy, "allocator": "first_fit", "budget_bytes": 3 << 30, "kind": ["run", "free", "run"],
-        "name": ["a", "t", "b"], "total": [2 << 30, 1 << 30, 3 << 30], "workspace": [0, 0, 1 << 30],
-        "by_role": {"activation": [2 << 30, 1 << 30, 2 << 30]}}))
+    path.write_text(
+        json.dumps(
+            {
+                "format": "superneurons-memory",
+                "version": "0.1",
+                "trace": "toy",
+                "trace_hash": "0" * 16,
+                "policy": policy,
+                "allocator": "first_fit",
+                "budget_bytes": 3 << 30,
+                "kind": ["run", "free", "run"],
+                "name": ["a", "t", "b"],
+                "total": [2 << 30, 1 << 30, 3 << 30],
+                "workspace": [0, 0, 1 << 30],
+                "by_role": {"activation": [2 << 30, 1 << 30, 2 << 30]},
+            }
+        )
+    )
     return str(path)
 
 
 def timeline(path):
-    threads = [{"ph": "M", "pid": 1, "tid": i, "name": "thread_name", "args": {"name": name}}
-               for i, name in enumerate(["compute", "offload", "prefetch"])]
-    spans = [{"ph": "X", "pid": 1, "tid": tid, "name": name, "ts": ts, "dur": 50.0, "args": arguments}
-             for tid, name, ts, arguments in [(0, "conv", 0.0, {"phase": "forward"}), (1, "offload t", 50.0, {}),
-                                              (0, "conv (rerun)", 90.0, {"phase": "forward"})]]
-    counters = [{"ph": "C", "pid": 1, "name": "resident bytes", "ts": ts, "args": {"activation": 1 << 30, "saved": 5}}
-                for ts in (0.0, 90.0)]
-    path.write_text(json.dumps({"otherData": {"trace": "toy", "policy": "offload", "step_ns": 140000},
-                                "traceEvents": threads + spans + counters}))
+    threads = [
+        {"ph": "M", "pid": 1, "tid": i, "name": "thread_name", "args": {"name": name}}
+        for i, name in enumerate(["compute", "offload", "prefetch"])
+    ]
+    spans = [
+        {"ph": "X", "pid": 1, "tid": tid, "name": name, "ts": ts, "dur": 50.0, "args": arguments}
+        for tid, name, ts, arguments in [
+            (0, "conv", 0.0, {"phase": "forward"}),
+            (1, "offload t", 50.0, {}),
+            (0, "conv (rerun)", 90.0, {"phase": "forward"}),
+        ]
+    ]
+    counters = [
+        {
+            "ph": "C",
+            "pid": 1,
+            "name": "resident bytes",
+            "ts": ts,
+            "args": {"activation": 1 << 30, "saved": 5},
+        }
+        for ts in (0.0, 90.0)
+    ]
+    path.write_text(
+        json.dumps(
+            {
+                "otherData": {"trace": "toy", "policy": "offload", "step_ns": 140000},
+                "traceEvents": threads + spans + counters,
+            }
+        )
+    )
     return str(path)
 
 
 def inputs(kind, folder):
     return {
         "memory": lambda: [memory(folder / "a.json", "keep_all"), memory(folder / "b.json")],
-        "pareto": lambda: [write_results(folder / "c.json", outcome(), outcome(policy="b", trace="other"))],
+        "pareto": lambda: [
+            write_results(folder / "c.json", outcome(), outcome(policy="b", trace="other"))
+        ],
         "fidelity": lambda: [write_fidelity(folder / "f.jsonl", row(), row("keep_all"))],
         "timeline": lambda: [timeline(folder / "t.json")],
     }[kind]()
@@ -73,13 +109,16 @@ def test_png_is_drawn_too(tmp_path):
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["memory", "{m}", "-o", "{out}.gif"], "is no figure's name"),
-    (["memory", "{m}", "-o", "{out}/no/such/folder.pdf"], "cannot be written"),
-    (["pareto", "{m}", "-o", "{out}.pdf"], 'the format is "superneurons-memory"'),
-    (["timeline", "{m}", "-o", "{out}.pdf"], "is no timeline"),
-    (["timeline", "{m}", "{m}", "-o", "{out}.pdf"], "2 inputs"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["memory", "{m}", "-o", "{out}.gif"], "is no figure's name"),
+        (["memory", "{m}", "-o", "{out}/no/such/folder.pdf"], "cannot be written"),
+        (["pareto", "{m}", "-o", "{out}.pdf"], 'the format is "superneurons-memory"'),
+        (["timeline", "{m}", "-o", "{out}.pdf"], "is no timeline"),
+        (["timeline", "{m}", "{m}", "-o", "{out}.pdf"], "2 inputs"),
+    ],
+)
 def test_bad_calls_are_refused_and_leave_no_file(arguments, message, tmp_path, capsys):
     file = memory(tmp_path / "m.json")
     call = [argument.format(m=file, out=tmp_path / "out") for argument in arguments]

@@ -9,25 +9,47 @@ from superneurons.files import BadInput
 
 
 def outcome(**values):
-    row = {"policy": "liveness", "trace": "toy", "trace_hash": "0" * 16, "allocator": "first_fit",
-           "budget_bytes": 100, "live_peak_bytes": 80, "placed_peak_bytes": 90,
-           "scope_peak_bytes": {"activation": 40}, "host_bytes": 0, "step_ns": 1000, "bound_ns": 900,
-           "compute_ns": 950, "offload_bytes": 0, "prefetch_bytes": 0, "recompute_runs": 0,
-           "recompute_ns": 0, "stall_ns": {"gap": 50}}
+    row = {
+        "policy": "liveness",
+        "trace": "toy",
+        "trace_hash": "0" * 16,
+        "allocator": "first_fit",
+        "budget_bytes": 100,
+        "live_peak_bytes": 80,
+        "placed_peak_bytes": 90,
+        "scope_peak_bytes": {"activation": 40},
+        "host_bytes": 0,
+        "step_ns": 1000,
+        "bound_ns": 900,
+        "compute_ns": 950,
+        "offload_bytes": 0,
+        "prefetch_bytes": 0,
+        "recompute_runs": 0,
+        "recompute_ns": 0,
+        "stall_ns": {"gap": 50},
+    }
     row.update(values)
     return row
 
 
 def write(path, *rows, **extra):
-    value = {"format": "superneurons-result", "version": "0.1", "options": {"command": "compare é"},
-             "outcomes": list(rows), **extra}
+    value = {
+        "format": "superneurons-result",
+        "version": "0.1",
+        "options": {"command": "compare é"},
+        "outcomes": list(rows),
+        **extra,
+    }
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return str(path)
 
 
 def test_what_was_read_is_written_back_to_the_byte(tmp_path):
-    file = write(tmp_path / "r.json", outcome(), outcome(measured_step_ns=5, measured_peak_bytes=6,
-                                                         outside_bytes=7, equal=True))
+    file = write(
+        tmp_path / "r.json",
+        outcome(),
+        outcome(measured_step_ns=5, measured_peak_bytes=6, outside_bytes=7, equal=True),
+    )
     results.write_results(results.read_results(file), str(tmp_path / "again.json"))
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "r.json").read_bytes()
 
@@ -38,19 +60,29 @@ def test_unknown_keys_are_ignored(tmp_path):
 
 
 def test_best_is_the_fastest_under_the_tightest_budget(tmp_path, capsys):
-    file = write(tmp_path / "r.json", outcome(policy="fast", budget_bytes=200, step_ns=1),
-                 outcome(policy="slow", step_ns=30), outcome(policy="a+b:n=2", step_ns=20),
-                 outcome(policy="later", step_ns=20))
+    file = write(
+        tmp_path / "r.json",
+        outcome(policy="fast", budget_bytes=200, step_ns=1),
+        outcome(policy="slow", step_ns=30),
+        outcome(policy="a+b:n=2", step_ns=20),
+        outcome(policy="later", step_ns=20),
+    )
     assert results.main(["best", file]) == 0
     assert capsys.readouterr().out == "a+b:n=2\n"
 
 
-@pytest.mark.parametrize("change, message", [
-    ({"step_ns": 1.5}, '"step_ns" of outcome 0 is 1.5 (would be a whole number)'),
-    ({"step_ns": True}, '"step_ns" of outcome 0 is true (would be a whole number)'),
-    ({"policy": None}, '"policy" of outcome 0 is null (would be a text)'),
-    ({"stall_ns": {"gap": "x"}}, '"stall_ns" of outcome 0 is {"gap": "x"} (would be an object of whole numbers)'),
-])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"step_ns": 1.5}, '"step_ns" of outcome 0 is 1.5 (would be a whole number)'),
+        ({"step_ns": True}, '"step_ns" of outcome 0 is true (would be a whole number)'),
+        ({"policy": None}, '"policy" of outcome 0 is null (would be a text)'),
+        (
+            {"stall_ns": {"gap": "x"}},
+            '"stall_ns" of outcome 0 is {"gap": "x"} (would be an object of whole numbers)',
+        ),
+    ],
+)
 def test_a_wrong_value_is_named(tmp_path, change, message):
     file = write(tmp_path / "r.json", outcome(**change))
     with pytest.raises(BadInput) as error:
@@ -70,10 +102,12 @@ def test_errors_go_to_standard_error_with_exit_code_2(tmp_path, capsys):
     file.write_text('{"format":"superneurons-result",\n"version":0.1}')
     assert results.main(["best", str(file)]) == 2
     assert capsys.readouterr().err == (
-        f'superneurons: {file}:1: the version is 0.1 (would be "format":"superneurons-result" and "version":"0.1")\n')
+        f"superneurons: {file}:1: the version is 0.1 "
+        '(would be "format":"superneurons-result" and "version":"0.1")\n'
+    )
     file.write_text('{"format":\n,}')
     assert results.main(["best", str(file)]) == 2
-    assert f"{file}:2: is not JSON" in capsys.readouterr().err
+    assert f"{file}: is not JSON: line 2, column 1" in capsys.readouterr().err
     assert results.main(["best", str(tmp_path / "none.json")]) == 2
     assert "cannot be read (No such file or directory)" in capsys.readouterr().err
     assert results.main(["best", write(file)]) == 2
