@@ -32,10 +32,11 @@ Status build(const BuildOptions& options, const Session& session) {
                                 .tf32 = options.tf32});
   if (!trace) return trace.error();
   estimate_durations(*trace, *profile);
-  trace->origin = fmt::format("{} (cost model, {})", session.command_line, session.today);
+  trace->origin = fmt::format("{} (cost model, {})", session.made_by, session.today);
   if (Status status = write_trace(*trace, options.output); !status) return status;
-  fmt::print(stderr, "{}: {} ops, {} tensors\n", options.output, trace->ops.size(),
-             trace->tensors.size());
+  session.console.print(fmt::format("{}: {} ops, {} tensors, times estimated for {}\n",
+                                    options.output, trace->ops.size(), trace->tensors.size(),
+                                    profile->device));
   return Ok{};
 }
 
@@ -45,11 +46,13 @@ void add_build_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<BuildOptions>();
   auto* command =
       add_command(app, session, "build", "make a trace from the cost model, without a run",
+                  "resnet50 --batch 64 -o resnet50.jsonl.gz",
                   [options, &session] { return build(*options, session); });
   command->add_option("network", options->network, "see `superneurons networks`")->required();
-  command->add_option("-o,--output", options->output, "trace to write")->required();
-  command->add_option("--batch", options->batch,
-                      "images per training step (default: the network's)");
+  add_output_option(*command, "-o,--output", options->output, "trace to write")->required();
+  command
+      ->add_option("--batch", options->batch, "images per training step (default: the network's)")
+      ->check(CLI::PositiveNumber);
   command->add_option("--device", options->device, "device profile")->capture_default_str();
   command->add_flag("--tf32", options->tf32, "let convolutions and matrix products use TF32");
   command->add_flag("--paper", options->paper, "lower as the SuperNeurons runtime did");

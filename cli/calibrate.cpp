@@ -21,20 +21,22 @@ struct Options {
 Status calibrate(const Options& options, const Session& session) {
   const auto on_cuda = wants_cuda(options.on);
   if (!on_cuda) return on_cuda.error();
-  const CalibrateOptions how{.name = options.name,
-                             .origin = fmt::format("{} ({})", session.command_line, session.today),
-                             .progress = print_progress};
-  Result<DeviceProfile> profile = calibrate_host(how);
+  const CalibrateOptions how{
+      .name = options.name,
+      .origin = fmt::format("{} ({})", session.made_by, session.today),
+      .progress = [&session](const std::string& line) { session.console.progress(line); }};
 #ifdef SUPERNEURONS_CUDA
-  if (*on_cuda) profile = calibrate_cuda(how);
+  Result<DeviceProfile> profile = *on_cuda ? calibrate_cuda(how) : calibrate_host(how);
+#else
+  Result<DeviceProfile> profile = calibrate_host(how);
 #endif
   if (!profile) return profile.error();
   if (Status status = write_profile(*profile, options.output); !status) return status;
-  fmt::print(
+  session.console.print(fmt::format(
       "{}: {}, out {:.1f} GB/s, in {:.1f} GB/s, both {:.1f} GB/s, launch {}, gap {}, wait {}\n",
       options.output, profile->device, profile->offload.bytes_per_ns,
       profile->prefetch.bytes_per_ns, profile->both_bytes_per_ns, format_time(profile->launch_ns),
-      format_time(profile->gap_ns), format_time(profile->wait_ns));
+      format_time(profile->gap_ns), format_time(profile->wait_ns)));
   return Ok{};
 }
 
@@ -42,10 +44,10 @@ Status calibrate(const Options& options, const Session& session) {
 
 void add_calibrate_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<Options>();
-  auto* command =
-      add_command(app, session, "calibrate", "measure this machine into a device profile",
-                  [options, &session] { return calibrate(*options, session); });
-  command->add_option("-o,--output", options->output, "profile to write")->required();
+  auto* command = add_command(app, session, "calibrate",
+                              "measure this machine into a device profile", "-o this_machine.json",
+                              [options, &session] { return calibrate(*options, session); });
+  add_output_option(*command, "-o,--output", options->output, "profile to write")->required();
   command->add_option("--on", options->on, "host or cuda (default: cuda where there is a GPU)");
   command->add_option("--name", options->name, "name of the profile");
 }

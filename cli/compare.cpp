@@ -1,11 +1,15 @@
 // compare T...: policies × budgets, the bounds, and the winner under each budget.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/session.h"
 #include "ir/files.h"
+#include "ir/trace_io.h"
 #include "memory/placement.h"
+#include "policies/exec_policy.h"
+#include "policies/request.h"
 #include "simulator/report.h"
 
 namespace superneurons {
@@ -15,14 +19,35 @@ struct Options {
   Target target;
   std::vector<std::string> traces;
   std::vector<std::string> policies;
-  std::vector<std::string> budgets{"100%", "80%", "60%"};
+  std::vector<std::string> budgets{"100%", "80%", "60%", "floor"};
   std::string json;
 };
 
-struct Cell {
-  std::string policy;
-  Error error;
+struct Comparison {
+  std::vector<Outcome> outcomes;
+  std::vector<Refusal> refusals;
+  std::vector<BoundRow> bounds;
 };
+
+/// One trace with what does not depend on the budget.
+struct Subject {
+  Loaded loaded;
+  std::string hash;
+  std::map<std::string, Floor> floors;  // by policy; none for commands and for refused ones
+};
+
+using Rows = std::vector<std::vector<std::string>>;
+
+std::string bytes_or_dash(Bytes bytes) { return bytes.count == 0 ? "-" : format_bytes(bytes); }
+std::string time_or_dash(Nanoseconds ns) { return ns.count == 0 ? "-" : format_time(ns); }
+
+Status known_policies(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (is_exec(name)) continue;
+    if (const auto passes = parse_passes(name); !passes) return passes.error();
+  }
+  return Ok{};
+}
 
 std::vector<std::string> all_policies() {
   std::vector<std::string> names;
@@ -31,68 +56,250 @@ std::vector<std::string> all_policies() {
   return names;
 }
 
-/// Whether a policy's refusal is an answer about this cell rather than a mistake of the call.
-bool is_answer(const Error& error) {
-  return error.code == ErrorCode::does_not_fit || error.code == ErrorCode::bad_usage;
+PlanRequest request_for(const std::string& policy, Budget budget, const Options& options,
+                        const Session& session) {
+  return {.policy = policy,
+          .budget = budget,
+          .allocator = options.target.allocator,
+          .stop = &session.stop};
 }
 
-/// Appends the outcomes of one trace under one budget and prints who wins.
-Status compare_cell(const Loaded& loaded, const Options& options, const std::string& budget_text,
-                    const Session& session, std::vector<Outcome>& all) {
-  const auto budget = budget_of(options.target, loaded, budget_text);
+Error interrupted() { return {.code = ErrorCode::cancelled, .message = "interrupted"}; }
+
+/// The smallest budget of every policy; those that the trace does not suit are left out.
+Status find_floors(Subject& subject, const Options& options, const Session& session) {
+  const auto unlimited = budget_of(options.target, subject.loaded, "");
+  if (!unlimited) return unlimited.error();
+  const Trace& trace = subject.loaded.trace;
+  for (const std::string& policy : options.policies) {
+    if (session.stop) return interrupted();
+    if (is_exec(policy)) continue;
+    session.console.progress(fmt::format("{}: smallest budget of {}", trace.name, policy));
+    const auto floor = smallest_budget(trace, subject.loaded.profile,
+                                       request_for(policy, *unlimited, options, session),
+                                       predictor(trace, subject.loaded.profile));
+    if (floor) subject.floors[policy] = *floor;
+    else if (floor.error().code != ErrorCode::bad_usage) return floor.error();
+  }
+  return Ok{};
+}
+
+/// What simple policies take where nothing limits them.
+void add_policy_bound(const Subject& subject, const Options& options, const std::string& policy,
+                      const Session& session, Comparison& all) {
+  const Trace& trace = subject.loaded.trace;
+  const DeviceProfile& profile = subject.loaded.profile;
+  const Budget endless{Bytes{std::int64_t{1} << 60}, profile.host_memory};
+  BoundRow row{.trace = trace.name, .trace_hash = subject.hash, .name = policy};
+  const auto plan = make_plan(trace, profile, request_for(policy, endless, options, session),
+                              predictor(trace, profile));
+  const auto outcome = plan ? evaluate(trace, *plan, profile) : Result<Outcome>(plan.error());
+  if (outcome) {
+    row.bytes = outcome->placed_peak_bytes;
+    row.step_ns = outcome->step_ns;
+    for (const PolicyEntry& entry : policies())
+      if (entry.name == policy) row.note = entry.summary;
+  } else {
+    row.note = outcome.error().message;
+  }
+  all.bounds.push_back(row);
+}
+
+void add_bounds(const Subject& subject, const Options& options, const Session& session,
+                Comparison& all) {
+  const Trace& trace = subject.loaded.trace;
+  const std::size_t first = all.bounds.size();
+  for (const char* policy : {"keep_all", "recorded", "liveness"})
+    add_policy_bound(subject, options, policy, session, all);
+  OpId op;
+  const Bytes largest = largest_working_set(trace, &op);
+  all.bounds.push_back({.trace = trace.name,
+                        .trace_hash = subject.hash,
+                        .name = "largest_working_set",
+                        .bytes = largest,
+                        .note = fmt::format("no plan needs less: operands and smallest workspace "
+                                            "of {}",
+                                            trace.ops.empty() ? "nothing" : trace[op].name)});
+  const Budget endless{Bytes{std::int64_t{1} << 60}, subject.loaded.profile.host_memory};
+  all.bounds.push_back({.trace = trace.name,
+                        .trace_hash = subject.hash,
+                        .name = "time",
+                        .step_ns = time_bound(trace, subject.loaded.profile, endless),
+                        .note = "no plan is faster: every op once, at its fastest choice"});
+  Rows rows = {{"bound", "memory", "step", ""}};
+  for (std::size_t i = first; i < all.bounds.size(); ++i) {
+    const BoundRow& row = all.bounds[i];
+    rows.push_back({row.name, bytes_or_dash(row.bytes), time_or_dash(row.step_ns), ""});
+  }
+  // Notes are as long as they like, so that they are no column.
+  const std::string text = align(rows, 1);
+  std::size_t begin = 0;
+  for (std::size_t line = 0; begin < text.size(); ++line) {
+    const std::size_t end = text.find('\n', begin);
+    const std::string note = line == 0 ? "" : "  " + all.bounds[first + line - 1].note;
+    session.console.print(text.substr(begin, end - begin) + note + "\n");
+    begin = end + 1;
+  }
+}
+
+Refusal refusal_of(const Subject& subject, const std::string& policy, Budget budget,
+                   const Error& error) {
+  Refusal refusal{.policy = policy,
+                  .trace = subject.loaded.trace.name,
+                  .trace_hash = subject.hash,
+                  .budget_bytes = budget.device,
+                  .reason = error.message};
+  const auto floor = subject.floors.find(policy);
+  if (error.code != ErrorCode::does_not_fit || floor == subject.floors.end()) return refusal;
+  refusal.smallest_budget_bytes = floor->second.budget;
+  refusal.floor_op = floor->second.op;
+  return refusal;
+}
+
+std::string refusal_text(const Refusal& refusal) {
+  if (refusal.smallest_budget_bytes.count == 0) return refusal.reason;
+  return fmt::format("does not fit: needs {} ({} B), set by {}",
+                     format_bytes(refusal.smallest_budget_bytes),
+                     refusal.smallest_budget_bytes.count, refusal.floor_op);
+}
+
+std::string share(std::int64_t part, std::int64_t whole) {
+  if (whole <= 0) return "-";
+  return fmt::format("{:.3f}", static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string lost_time(const Outcome& outcome) {
+  Nanoseconds total{};
+  for (const Nanoseconds ns : outcome.stall_ns) total += ns;
+  if (total.count <= 0) return "-";
+  const auto largest = std::max_element(outcome.stall_ns.begin(), outcome.stall_ns.end());
+  const auto cause = static_cast<std::size_t>(largest - outcome.stall_ns.begin());
+  return fmt::format("{}, most to {}", format_time(total), kCauseNames[cause]);
+}
+
+std::string cell_text(const std::vector<Outcome>& outcomes, const std::vector<Refusal>& refusals,
+                      Bytes keep_all) {
+  Rows rows;
+  if (!outcomes.empty())
+    rows.push_back({"policy", "peak", "/ keep_all", "host", "step", "/ bound", "out", "in",
+                    "recompute", "lost time"});
+  for (const Outcome& row : outcomes)
+    rows.push_back(
+        {row.policy, format_bytes(row.placed_peak_bytes),
+         share(row.placed_peak_bytes.count, keep_all.count), bytes_or_dash(row.host_bytes),
+         format_time(row.step_ns), share(row.step_ns.count, row.bound_ns.count),
+         bytes_or_dash(row.offload_bytes), bytes_or_dash(row.prefetch_bytes),
+         row.recompute_runs == 0
+             ? "-"
+             : fmt::format("{} runs, {}", row.recompute_runs, format_time(row.recompute_ns)),
+         lost_time(row)});
+  std::string text = align(rows, 1);
+  std::size_t width = 0;
+  for (const Refusal& refusal : refusals) width = std::max(width, refusal.policy.size());
+  for (const Refusal& refusal : refusals)
+    text += fmt::format("{:<{}}  {}\n", refusal.policy, width, refusal_text(refusal));
+  return text;
+}
+
+/// The fastest, and of those the one with the smallest peak.
+std::string winner_text(const std::vector<Outcome>& outcomes) {
+  if (outcomes.empty()) return "no policy fits\n";
+  const auto best =
+      std::min_element(outcomes.begin(), outcomes.end(), [](const Outcome& a, const Outcome& b) {
+        return std::pair(a.step_ns, a.placed_peak_bytes) <
+               std::pair(b.step_ns, b.placed_peak_bytes);
+      });
+  return fmt::format("winner: {} with {}, {} of the time bound\n", best->policy,
+                     format_time(best->step_ns), share(best->step_ns.count, best->bound_ns.count));
+}
+
+/// "floor": the smallest budget at which any of the policies fits.
+Result<Budget> cell_budget(const Subject& subject, const Options& options,
+                           const std::string& text) {
+  if (text != "floor") return budget_of(options.target, subject.loaded, text);
+  auto budget = budget_of(options.target, subject.loaded, "");
+  if (!budget) return budget;
+  if (subject.floors.empty())
+    return Error{.code = ErrorCode::bad_usage,
+                 .message = "--budgets floor: the floor of these policies is not known"};
+  Bytes smallest = subject.floors.begin()->second.budget;
+  for (const auto& [policy, floor] : subject.floors) smallest = std::min(smallest, floor.budget);
+  budget->device = smallest;
+  return budget;
+}
+
+/// Appends the outcomes of one trace under one budget and prints them with the winner.
+Status compare_cell(const Subject& subject, const Options& options, const std::string& budget_text,
+                    const Session& session, Comparison& all) {
+  const Trace& trace = subject.loaded.trace;
+  const DeviceProfile& profile = subject.loaded.profile;
+  const auto budget = cell_budget(subject, options, budget_text);
   if (!budget) return budget.error();
   std::vector<Outcome> rows;
-  std::vector<Cell> refused;
-  const Predict predict = predictor(loaded.trace, loaded.profile);
+  std::vector<Refusal> refused;
   for (const std::string& policy : options.policies) {
-    if (session.stop) return Error{.code = ErrorCode::cancelled, .message = "interrupted"};
-    print_progress(fmt::format("{} {} {}", loaded.trace.name, budget_text, policy));
-    const auto plan = make_plan(loaded.trace, loaded.profile,
-                                {.policy = policy,
-                                 .budget = *budget,
-                                 .allocator = options.target.allocator,
-                                 .stop = &session.stop},
-                                predict);
-    if (!plan && !is_answer(plan.error())) return plan.error();
+    if (session.stop) return interrupted();
+    session.console.progress(fmt::format("{}: {} at {}", trace.name, policy, budget_text));
+    const auto plan = make_plan(trace, profile, request_for(policy, *budget, options, session),
+                                predictor(trace, profile));
+    // A refusal is an answer about this cell; names were checked before.
+    if (!plan && plan.error().code != ErrorCode::does_not_fit &&
+        plan.error().code != ErrorCode::bad_usage)
+      return plan.error();
     if (!plan) {
-      refused.push_back({policy, plan.error()});
+      refused.push_back(refusal_of(subject, policy, *budget, plan.error()));
       continue;
     }
-    auto outcome = evaluate(loaded.trace, *plan, loaded.profile);
+    auto outcome = evaluate(trace, *plan, profile);
     if (!outcome) return outcome.error();
     rows.push_back(std::move(*outcome));
   }
-  fmt::print("\n{}, budget {} = {}\n", loaded.trace.name, budget_text,
-             format_bytes(budget->device));
-  if (!rows.empty()) fmt::print("{}", format_table(rows));
-  for (const Cell& cell : refused) fmt::print("{:<28} {}\n", cell.policy, cell.error.message);
-  const auto best = std::min_element(
-      rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.step_ns < b.step_ns; });
-  if (best != rows.end())
-    fmt::print("winner: {} with {} ({:.3f} of the lower bound)\n", best->policy,
-               format_time(best->step_ns),
-               static_cast<double>(best->step_ns.count) /
-                   static_cast<double>(std::max<std::int64_t>(best->bound_ns.count, 1)));
-  all.insert(all.end(), rows.begin(), rows.end());
+  Bytes keep_all{};
+  for (const BoundRow& bound : all.bounds)
+    if (bound.trace_hash == subject.hash && bound.name == "keep_all") keep_all = bound.bytes;
+  session.console.print(fmt::format("\nbudget {} = {}\n{}{}", budget_text,
+                                    format_bytes(budget->device),
+                                    cell_text(rows, refused, keep_all), winner_text(rows)));
+  all.outcomes.insert(all.outcomes.end(), rows.begin(), rows.end());
+  all.refusals.insert(all.refusals.end(), refused.begin(), refused.end());
+  return Ok{};
+}
+
+Status compare_trace(const Options& options, const Session& session, Comparison& all) {
+  auto loaded = load(options.target, session);
+  if (!loaded) return loaded.error();
+  Subject subject{.loaded = std::move(*loaded)};
+  const Trace& trace = subject.loaded.trace;
+  subject.hash = trace_hash(trace);
+  session.console.print(
+      fmt::format("{}: {} ops, batch {}, recorded on {}; budgets in percent are of the liveness "
+                  "peak\n\n",
+                  trace.name, trace.ops.size(), trace.batch,
+                  trace.device.empty() ? "no device (times are estimates)" : trace.device));
+  if (Status status = find_floors(subject, options, session); !status) return status;
+  add_bounds(subject, options, session, all);
+  for (const std::string& budget : options.budgets)
+    if (Status status = compare_cell(subject, options, budget, session, all); !status)
+      return status;
   return Ok{};
 }
 
 Status compare(Options options, const Session& session) {
   if (options.policies.empty()) options.policies = all_policies();
-  std::vector<Outcome> outcomes;
+  if (Status status = known_policies(options.policies); !status) return status;
+  Comparison all;
   for (const std::string& file : options.traces) {
+    if (&file != &options.traces.front()) session.console.print("\n");
     options.target.trace = file;
-    const auto loaded = load(options.target);
-    if (!loaded) return loaded.error();
-    OpId largest;
-    const Bytes floor = largest_working_set(loaded->trace, &largest);
-    fmt::print("{}: largest working set {} at {}: no plan goes below\n", loaded->trace.name,
-               format_bytes(floor), loaded->trace[largest].name);
-    for (const std::string& budget : options.budgets)
-      if (Status status = compare_cell(*loaded, options, budget, session, outcomes); !status)
-        return status;
+    if (Status status = compare_trace(options, session, all); !status) return status;
   }
-  return write_json(options.json, format_json(outcomes, {{"command", session.command_line}}));
+  if (Status status = write_json(
+          options.json, format_json(all.outcomes, session.options, all.refusals, all.bounds));
+      !status)
+    return status;
+  if (!all.outcomes.empty()) return Ok{};
+  return Error{.code = ErrorCode::does_not_fit,
+               .message = "no policy fits any of the budgets (--budgets floor finds the smallest)"};
 }
 
 }  // namespace
@@ -100,22 +307,18 @@ Status compare(Options options, const Session& session) {
 void add_compare_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command = add_command(app, session, "compare", "compare policies on traces under budgets",
+                              "traces/alexnet-b128.jsonl.gz --budgets 2GiB,90%,floor",
                               [options, &session] { return compare(*options, session); });
   command->add_option("traces", options->traces, "trace files")->required();
   command->add_option("--policies", options->policies, "default: all of `superneurons policies`")
       ->delimiter(',');
-  command->add_option("--budgets", options->budgets, "e.g. 12GiB,60%")
+  command
+      ->add_option("--budgets", options->budgets,
+                   "e.g. 12GiB,60%,floor; floor is the smallest at which any of them fits")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--device,--profile", options->target.profile, "device profile")
-      ->capture_default_str();
-  command->add_option("--host-budget", options->target.host_budget, "pinned host memory");
-  command
-      ->add_option("--allocator", options->target.allocator, "how ranges are placed in the arena")
-      ->capture_default_str();
-  command->add_option("--scale-bytes", options->target.scale, "divide all sizes, e.g. 1/1024")
-      ->capture_default_str();
-  command->add_option("--json", options->json, "result to write");
+  add_setting_options(*command, options->target);
+  add_json_option(*command, options->json);
 }
 
 }  // namespace superneurons

@@ -4,6 +4,8 @@
 #include "cli/session.h"
 #ifdef SUPERNEURONS_CUDA
 #include <cuda_runtime_api.h>
+
+#include "tracer/calibrate.h"
 #endif
 
 namespace superneurons {
@@ -29,6 +31,18 @@ Result<bool> wants_cuda(const std::string& on) {
                    "this build has no CUDA backend (CUDA, cuDNN and CUPTI were not found when it "
                    "was configured; use --on host)"};
 #endif
+}
+
+std::string machine_versions([[maybe_unused]] bool on_cuda) {
+#ifdef SUPERNEURONS_CUDA
+  if (on_cuda) return cuda_versions();
+#endif
+  return "host backend";
+}
+
+std::string machine_device(bool on_cuda) {
+  const std::string versions = machine_versions(on_cuda);
+  return on_cuda ? versions.substr(0, versions.find(',')) : "host";
 }
 
 }  // namespace superneurons

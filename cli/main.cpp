@@ -1,11 +1,17 @@
-// The program: wires modules to commands. Only here are signals and the clock read.
+// The program: wires modules to commands. Only here are signals and the date read.
+#include <fmt/format.h>
+
 #include <atomic>
 #include <csignal>
 #include <ctime>
+#include <new>
 
 #include "cli/session.h"
+#include "ir/files.h"
 
 namespace {
+
+using namespace superneurons;
 
 std::atomic<bool> stop_requested{false};
 
@@ -21,40 +27,127 @@ std::string today() {
   return text;
 }
 
-std::string joined(int argc, char** argv) {
+/// The call as text; `whole`: with the output's name, which says nothing of how a file was made.
+std::string joined(int argc, char** argv, bool whole) {
   std::string text = "superneurons";
-  for (int i = 1; i < argc; ++i) text += std::string(" ") + argv[i];
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (!whole && (word == "-o" || word == "--output")) ++i;
+    else if (whole || !word.starts_with("--output=")) text.append(" ").append(word);
+  }
   return text;
+}
+
+constexpr const char* kNextSteps =
+    "What to do next:\n"
+    "  superneurons compare traces/alexnet-b128.jsonl.gz      which policy wins at which budget\n"
+    "  superneurons build resnet50 --batch 64 -o T.jsonl.gz   a trace of your own, without a run\n"
+    "  superneurons trace small_cnn --on host -o T.jsonl.gz   a trace of your own, of a real run\n"
+    "  superneurons replay T.jsonl.gz --policy liveness       the plan for real\n"
+    "  superneurons COMMAND --help                            options of a command, an example\n"
+    "Exit codes: 0 good, 1 the answer is no (does not fit, not equal, unlawful), 2 bad usage or\n"
+    "input, 130 interrupted. Sizes are written 12GiB, 800MiB, 60% (of the liveness peak).";
+
+void add_commands(CLI::App& app, Session& session) {
+  add_show_command(app, session);
+  add_compare_command(app, session);
+  add_plan_command(app, session);
+  add_check_command(app, session);
+  add_simulate_command(app, session);
+  add_replay_command(app, session);
+  add_build_command(app, session);
+  add_trace_command(app, session);
+  add_calibrate_command(app, session);
+  add_list_commands(app, session);
+}
+
+Error usage(const std::string& message) { return {ErrorCode::bad_usage, message}; }
+
+std::string did_you_mean(const std::string& wanted, const std::vector<std::string>& names) {
+  const std::string near = nearest_name(wanted, names);
+  return near.empty() ? "" : "did you mean " + near + "? ";
+}
+
+/// An Error for a first word that is no command.
+Status known_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return Ok{};
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return Ok{};
+  return usage(fmt::format("unknown command '{}' ({}superneurons --help lists them)", argv[1],
+                           did_you_mean(argv[1], names)));
+}
+
+/// What CLI11 found wrong, as one line in the shape of all other errors.
+Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto commands = app.get_subcommands();
+  const std::string name = commands.empty() ? "" : commands.front()->get_name() + " ";
+  std::string message = error.what();
+  std::string hint;
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) && !commands.empty()) {
+    // "The following argument was not expected: --budgte"
+    std::string extra = message.substr(message.rfind(": ") + 2);
+    extra = extra.substr(0, extra.find_first_of(" ="));
+    std::vector<std::string> options;
+    for (const CLI::Option* option : commands.front()->get_options())
+      options.push_back("--" + option->get_single_name());
+    message = fmt::format("{}does not take '{}'", name, extra);
+    hint = did_you_mean(extra, options);
+  }
+  return usage(fmt::format("{} ({}superneurons {}--help tells more)", message, hint, name));
+}
+
+int run(int argc, char** argv, Session& session) {
+  CLI::App app{
+      "superneurons: capture a training step, compare memory policies on it, replay the best plan"};
+  app.name("superneurons");
+  app.set_version_flag("--version", "superneurons " SUPERNEURONS_VERSION);
+  app.require_subcommand(1);
+  app.footer(kNextSteps);
+  add_commands(app, session);
+  if (argc < 2) {
+    session.console.error(usage("which command? (superneurons --help lists them)"));
+    return 2;
+  }
+  if (argc == 2 && std::string_view(argv[1]) == "help") {
+    session.console.print(app.help());
+    return 0;
+  }
+  if (Status known = known_command(app, argc, argv); !known) {
+    session.console.error(known.error());
+    return 2;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    session.console.error(usage_error(app, error));
+    return 2;
+  }
+  return session.exit_code;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  using namespace superneurons;
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
   std::signal(SIGPIPE, SIG_IGN);
-  Session session{.stop = stop_requested, .command_line = joined(argc, argv), .today = today()};
-
-  CLI::App app{
-      "superneurons: capture a training step, compare memory policies on it, replay the best plan"};
-  app.set_version_flag("--version", "superneurons " SUPERNEURONS_VERSION);
-  app.require_subcommand(1);
-  app.fallthrough();
-  add_list_commands(app, session);
-  add_trace_command(app, session);
-  add_build_command(app, session);
-  add_show_command(app, session);
-  add_check_command(app, session);
-  add_plan_command(app, session);
-  add_simulate_command(app, session);
-  add_compare_command(app, session);
-  add_replay_command(app, session);
-  add_calibrate_command(app, session);
+  Console console;
+  Session session{.stop = stop_requested,
+                  .console = console,
+                  .command_line = joined(argc, argv, true),
+                  .made_by = joined(argc, argv, false),
+                  .today = today()};
+  int code = 2;
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    code = run(argc, argv, session);
+  } catch (const std::bad_alloc&) {
+    console.error({ErrorCode::device, "this machine has not enough memory for that"});
   }
-  return session.exit_code;
+  if (const Status written = console.finish(); !written) {
+    if (!console.reader_gone()) console.error(written.error());
+    code = 2;
+  }
+  return code;
 }

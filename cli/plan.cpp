@@ -16,12 +16,12 @@ struct Options {
 };
 
 Status plan(const Options& options, const Session& session) {
-  const auto loaded = load(options.target);
+  const auto loaded = load(options.target, session);
   if (!loaded) return loaded.error();
   const auto made = plan_from(options.source, options.target, *loaded, session);
   if (!made) return made.error();
   if (!options.output.empty()) return write_plan(*made, options.output);
-  fmt::print("{}", format_plan(*made));
+  session.console.print(format_plan(*made));
   return Ok{};
 }
 
@@ -31,11 +31,15 @@ void add_plan_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command =
       add_command(app, session, "plan", "make a plan and print it or write it to a file",
+                  "traces/resnet50-b64.jsonl.gz --policy offload_recompute --budget 60% -o p.jsonl",
                   [options, &session] { return plan(*options, session); });
-  add_target_options(*command, options->target);
+  add_trace_option(*command, options->target);
+  add_budget_option(*command, options->target);
   command->add_option("--policy", options->source.policy, "see `superneurons policies`")
       ->required();
-  command->add_option("-o,--output", options->output, "plan to write (default: standard output)");
+  add_setting_options(*command, options->target);
+  add_output_option(*command, "-o,--output", options->output,
+                    "plan to write (default: standard output)");
   command->add_flag("--explain", options->source.explain, "add a sentence per decision");
 }
 

@@ -45,39 +45,81 @@ Nanoseconds middle(std::vector<Nanoseconds> steps, int warmup) {
   return steps[(static_cast<std::size_t>(warmup) + steps.size()) / 2];
 }
 
-/// A prediction made for one device says nothing of another; peak and equality still hold.
-bool comparable(const Options& options, const Loaded& loaded) {
-  return options.on == "cuda" && loaded.profile.measured &&
-         loaded.trace.device == loaded.profile.device;
+/// Why the predicted time says nothing of the measured one, or "": a prediction made for one
+/// device and one way of running says nothing of another. Peak and equality hold everywhere.
+std::string time_refused(const Options& options, const Loaded& loaded, const ReplayOptions& how) {
+  const Trace& trace = loaded.trace;
+  const std::string here = machine_device(how.on_cuda);
+  if (how.kernels == KernelSet::verify)
+    return "the kernels only verify values (--kernels native or timed take the trace's time)";
+  if (options.target.scale != "1") return "sizes are scaled, and the times are not";
+  if (how.stress || how.guards) return "--stress and --guards slow the run down";
+  if (trace.device != here)
+    return fmt::format("the trace tells the times of {}, and this is {}",
+                       trace.device.empty() ? "no device" : trace.device, here);
+  if (!loaded.profile.measured || loaded.profile.device != here)
+    return fmt::format("profile {} was not measured on {} (`superneurons calibrate` does that)",
+                       loaded.profile.name, here);
+  return "";
 }
 
-void print_measured(const Outcome& outcome, const Run& run, bool comparable_time) {
-  fmt::print("measured peak {} (predicted {}), host {}\n", format_bytes(run.measured.peak),
-             format_bytes(outcome.placed_peak_bytes), format_bytes(run.measured.host_peak));
-  fmt::print("memory outside the arena {}\n", format_bytes(run.measured.outside));
-  if (comparable_time && outcome.measured_step_ns->count > 0)
-    fmt::print("training step measured {} predicted {} ({:+.1f} %)\n",
-               format_time(*outcome.measured_step_ns), format_time(outcome.step_ns),
-               100.0 * (static_cast<double>(outcome.step_ns.count) /
-                            static_cast<double>(outcome.measured_step_ns->count) -
-                        1));
-  else
-    fmt::print(
-        "training step measured {} (no prediction: the trace and the profile are not of this "
-        "machine)\n",
-        format_time(*outcome.measured_step_ns));
-  for (std::size_t i = 0; i < run.losses.size(); ++i)
-    fmt::print("loss of training step {}: {:.6g}\n", i + 1, run.losses[i]);
+std::string losses_text(const std::vector<float>& losses) {
+  if (losses.empty()) return "";
+  std::string text = "loss of each training step:";
+  for (std::size_t i = 0; i < losses.size() && i < 8; ++i)
+    text += fmt::format(" {:.6g}", losses[i]);
+  return text + (losses.size() > 8 ? " ...\n" : "\n");
 }
 
-Status replay(const Options& options, const Session& session) {
-  const auto loaded = load(options.target);
-  if (!loaded) return loaded.error();
-  const Trace& trace = loaded->trace;
+/// Runs the reference; fills outcome.equal. Error not_equal with the first difference.
+Status compare_with_reference(const Trace& trace, const Plan& plan, const Run& run,
+                              ReplayOptions how, Outcome& outcome, Console& console) {
+  how.stress = how.guards = false;
+  console.progress("reference: everything kept, the same choices");
+  const auto reference = run_plan(trace, reference_plan(trace, plan), how);
+  if (!reference) return reference.error();
+  const std::string different = difference(trace, reference->checksums, run.checksums);
+  outcome.equal = different.empty();
+  if (!different.empty())
+    return Error{.code = ErrorCode::not_equal, .message = "not equal: " + different};
+  console.print(
+      fmt::format("equal: {} checksums of parameters, buffers and optimizer state after {} "
+                  "training steps are those of the reference\n",
+                  run.checksums.values.size(), how.training_steps));
+  return Ok{};
+}
+
+/// The peak derived from the ranges that kernels and copies got must be the predicted one.
+Status compare_peaks(const Outcome& outcome, const ReplayOptions& how) {
+  if (how.guards || *outcome.measured_peak_bytes == outcome.placed_peak_bytes) return Ok{};
+  return Error{
+      .code = ErrorCode::not_equal,
+      .message = fmt::format("measured peak {} B differs from the predicted {} B",
+                             outcome.measured_peak_bytes->count, outcome.placed_peak_bytes.count)};
+}
+
+Result<ReplayOptions> replay_options(const Options& options, const Trace& trace,
+                                     const Session& session) {
   const auto on_cuda = wants_cuda(options.on);
   if (!on_cuda) return on_cuda.error();
   const auto kernels = kernel_set(options, trace);
   if (!kernels) return kernels.error();
+  return ReplayOptions{.on_cuda = *on_cuda,
+                       .kernels = *kernels,
+                       .training_steps = options.steps,
+                       .warmup_steps = std::min(1, options.steps - 1),
+                       .seed = options.seed,
+                       .stress = options.stress,
+                       .guards = options.guards,
+                       .stop = &session.stop};
+}
+
+Status replay(const Options& options, const Session& session) {
+  const auto loaded = load(options.target, session);
+  if (!loaded) return loaded.error();
+  const Trace& trace = loaded->trace;
+  const auto how = replay_options(options, trace, session);
+  if (!how) return how.error();
   auto plan = plan_from(options.source, options.target, *loaded, session);
   if (!plan) return plan.error();
   auto outcome = evaluate(trace, *plan, loaded->profile);
@@ -85,47 +127,23 @@ Status replay(const Options& options, const Session& session) {
 
   // The arena is the budget, except that memory nobody needs is not taken from this machine.
   plan->budget.device = std::min(plan->budget.device, outcome->placed_peak_bytes);
-  const ReplayOptions how{.on_cuda = *on_cuda,
-                          .kernels = *kernels,
-                          .training_steps = options.steps,
-                          .warmup_steps = std::min(1, options.steps - 1),
-                          .seed = options.seed,
-                          .stress = options.stress,
-                          .guards = options.guards,
-                          .stop = &session.stop};
-  const auto run = run_plan(trace, *plan, how);
+  session.console.progress(fmt::format("replay of {} training steps", options.steps));
+  const auto run = run_plan(trace, *plan, *how);
   if (!run) return run.error();
-  outcome->measured_step_ns = middle(run->measured.steps, how.warmup_steps);
+  outcome->measured_step_ns = middle(run->measured.steps, how->warmup_steps);
   outcome->measured_peak_bytes = run->measured.peak;
   outcome->outside_bytes = run->measured.outside;
-  fmt::print("{}", format_outcome(*outcome));
-  print_measured(*outcome, *run, comparable(options, *loaded));
+  outcome->time_refused = time_refused(options, *loaded, *how);
+  session.console.print(format_replay(*outcome) + losses_text(run->losses));
 
   Status equal = Ok{};
-  if (!options.no_reference) {
-    ReplayOptions plain = how;
-    plain.stress = plain.guards = false;
-    const auto reference = run_plan(trace, reference_plan(trace, *plan), plain);
-    if (!reference) return reference.error();
-    const std::string different = difference(trace, reference->checksums, run->checksums);
-    outcome->equal = different.empty();
-    if (different.empty())
-      fmt::print(
-          "equal: {} checksums of parameters, buffers and optimizer state after {} training "
-          "steps\n",
-          run->checksums.values.size(), options.steps);
-    else equal = Error{.code = ErrorCode::not_equal, .message = "not equal: " + different};
-  }
-  if (Status status = write_json(options.json,
-                                 format_json({&*outcome, 1}, {{"command", session.command_line}}));
+  if (!options.no_reference)
+    equal = compare_with_reference(trace, *plan, *run, *how, *outcome, session.console);
+  if (!equal && equal.error().code != ErrorCode::not_equal) return equal;
+  if (Status status = write_json(options.json, format_json({&*outcome, 1}, session.options));
       !status)
     return status;
-  if (equal && !options.guards && run->measured.peak != outcome->placed_peak_bytes)
-    return Error{
-        .code = ErrorCode::not_equal,
-        .message = fmt::format("measured peak {} differs from the predicted {}",
-                               run->measured.peak.count, outcome->placed_peak_bytes.count)};
-  return equal;
+  return equal ? compare_peaks(*outcome, *how) : equal;
 }
 
 }  // namespace
@@ -134,14 +152,18 @@ void add_replay_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command = add_command(app, session, "replay",
                               "run a plan for real and compare its results with the reference",
+                              "traces/resnet50-b64.jsonl.gz --policy liveness_offload --budget 60% "
+                              "--scale-bytes 1/1024",
                               [options, &session] { return replay(*options, session); });
-  add_target_options(*command, options->target);
+  add_trace_option(*command, options->target);
   add_plan_options(*command, options->source);
+  add_budget_option(*command, options->target);
+  add_setting_options(*command, options->target);
   command->add_option("--on", options->on, "host or cuda")->capture_default_str();
   command->add_option(
       "--kernels", options->kernels,
-      "native, verify (surrogates that read and write every byte) or timed (default: "
-      "native where the trace can, else verify)");
+      "native, verify (surrogates that read and write every byte) or timed (surrogates that take "
+      "the recorded time); default: native where the trace can, else verify");
   command->add_option("--steps", options->steps, "training steps")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
@@ -151,7 +173,7 @@ void add_replay_command(CLI::App& app, Session& session) {
                     "random delays on all streams, freed ranges poisoned");
   command->add_flag("--guards", options->guards, "guard bytes around every range");
   command->add_flag("--no-reference", options->no_reference, "do not run the reference");
-  command->add_option("--json", options->json, "result to write");
+  add_json_option(*command, options->json);
 }
 
 }  // namespace superneurons

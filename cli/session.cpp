@@ -1,8 +1,8 @@
 #include "cli/session.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "ir/files.h"
@@ -15,63 +15,32 @@
 
 namespace superneurons {
 
-int exit_code_of(const Error& error) {
-  switch (error.code) {
-    case ErrorCode::does_not_fit:
-    case ErrorCode::not_equal:
-    case ErrorCode::unlawful:
-      return 1;
-    case ErrorCode::cancelled:
-      return 130;
-    default:
-      return 2;
-  }
-}
-
-void print_error(const Error& error) {
-  std::string where;
-  if (!error.file.empty()) where = error.file + ":";
-  if (error.line > 0) where += fmt::format("{}:", error.line);
-  if (!where.empty()) where += ' ';
-  fmt::print(stderr, "superneurons: {}{}\n", where, error.message);
-}
-
-void print_progress(const std::string& line) {
-  if (isatty(STDERR_FILENO)) fmt::print(stderr, "  {}\n", line);
-}
-
-CLI::App* add_command(CLI::App& app, Session& session, const std::string& name,
-                      const std::string& summary, std::function<Status()> work) {
-  CLI::App* command = app.add_subcommand(name, summary);
-  command->callback([&session, work = std::move(work)] {
-    const Status status = work();
-    if (status) return;
-    print_error(status.error());
-    session.exit_code = exit_code_of(status.error());
-  });
-  return command;
-}
-
-void add_target_options(CLI::App& command, Target& target, bool with_budget) {
+void add_trace_option(CLI::App& command, Target& target) {
   command
       .add_option("trace", target.trace, "trace file (.jsonl or .jsonl.gz, - for standard input)")
       ->required();
-  command
-      .add_option("--device,--profile", target.profile,
-                  "device profile: a name of `superneurons devices`, or a file")
-      ->capture_default_str();
-  if (!with_budget) return;
-  command.add_option(
-      "--budget", target.budget,
-      "device memory: 12GiB, 800MiB, or 60% of the liveness peak (default: all of it)");
+}
+
+void add_setting_options(CLI::App& command, Target& target) {
+  command.add_option("--device,--profile", target.profile,
+                     "device profile: a name of `superneurons devices`, or a file (default: that "
+                     "of the device which the trace was measured on, else h200)");
   command.add_option("--host-budget", target.host_budget,
                      "pinned host memory (default: the profile's)");
-  command.add_option("--allocator", target.allocator, "how ranges are placed in the arena")
+  command
+      .add_option("--allocator", target.allocator,
+                  "how ranges are placed in the arena, see `superneurons policies`")
       ->capture_default_str();
   command
       .add_option("--scale-bytes", target.scale,
                   "divide all sizes, e.g. 1/1024, to replay a large trace on a small machine")
       ->capture_default_str();
+}
+
+void add_budget_option(CLI::App& command, Target& target) {
+  command.add_option(
+      "--budget", target.budget,
+      "device memory: 12GiB, 800MiB, or 60% of the liveness peak (default: all of it)");
 }
 
 std::vector<std::pair<std::string, std::string>> profile_files() {
@@ -80,7 +49,7 @@ std::vector<std::pair<std::string, std::string>> profile_files() {
   std::error_code ignored;
   const fs::path installed =
       fs::read_symlink("/proc/self/exe", ignored).parent_path() / "../share/superneurons/profiles";
-  for (const fs::path& folder : {fs::path(SUPERNEURONS_SOURCE_DIR "/traces/profiles"), installed}) {
+  for (const fs::path& folder : {installed, fs::path(SUPERNEURONS_SOURCE_DIR "/traces/profiles")}) {
     for (const auto& entry : fs::directory_iterator(folder, ignored))
       if (entry.path().extension() == ".json")
         found.emplace_back(entry.path().stem().string(), entry.path().string());
@@ -114,22 +83,61 @@ Error bad_scale(const std::string& text) {
 Result<Trace> scaled(Trace trace, const std::string& text) {
   if (text == "1") return trace;
   char* end = nullptr;
-  if (!text.starts_with("1/")) return bad_scale(text);
+  if (!text.starts_with("1/") || text.find_first_not_of("0123456789", 2) != std::string::npos)
+    return bad_scale(text);
   const long long divisor = std::strtoll(text.c_str() + 2, &end, 10);
   if (*end || divisor < 1 || divisor > (1LL << 40)) return bad_scale(text);
   return scale_bytes(trace, 1, divisor);
 }
 
+Result<DeviceProfile> profile_of(const Target& target, const Trace& trace) {
+  if (!target.profile.empty()) return find_profile(target.profile);
+  for (const auto& [name, file] : profile_files()) {
+    Result<DeviceProfile> profile = read_profile(file);
+    if (profile && !trace.device.empty() && profile->device == trace.device) return profile;
+  }
+  return find_profile("h200");
+}
+
+Result<Budget> percent_budget(const Target& target, const Loaded& loaded, Budget budget,
+                              const std::string& text) {
+  char* end = nullptr;
+  const double percent = std::strtod(text.c_str(), &end);
+  if (std::string_view(end) != "%" || !(percent > 0) || percent > 1000)
+    return Error{.code = ErrorCode::bad_usage,
+                 .message = fmt::format("budget '{}' is not a percentage such as 60%", text)};
+  const PlanRequest request{.policy = "liveness",
+                            .budget = {Bytes{std::int64_t{1} << 60}, budget.host},
+                            .allocator = target.allocator};
+  const auto plan =
+      make_plan(loaded.trace, loaded.profile, request, predictor(loaded.trace, loaded.profile));
+  if (!plan) return plan.error();
+  const auto peak = smallest_arena(loaded.trace, *plan);
+  if (!peak) return peak.error();
+  // Long double: 60 % of a peak must not fall a byte short of what it is on paper.
+  budget.device = {static_cast<std::int64_t>(
+      std::floor(static_cast<long double>(peak->count) * percent / 100.0L))};
+  return budget;
+}
+
 }  // namespace
 
-Result<Loaded> load(const Target& target) {
+Result<Trace> load_trace(const Target& target) {
   Result<Trace> trace = read_trace(target.trace);
+  return trace ? scaled(std::move(*trace), target.scale) : std::move(trace);
+}
+
+Result<Loaded> load(const Target& target, const Session& session) {
+  Result<Trace> trace = load_trace(target);
   if (!trace) return trace.error();
-  Result<DeviceProfile> profile = find_profile(target.profile);
+  Result<DeviceProfile> profile = profile_of(target, *trace);
   if (!profile) return profile.error();
-  Result<Trace> sized = scaled(std::move(*trace), target.scale);
-  if (!sized) return sized.error();
-  return Loaded{std::move(*sized), std::move(*profile)};
+  if (!trace->device.empty() && trace->device != profile->device)
+    session.console.note(
+        fmt::format("ops take as long as they took on {}; only copies and the cost of issuing are "
+                    "those of {} (profile {})",
+                    trace->device, profile->device, profile->name));
+  return Loaded{std::move(*trace), std::move(*profile)};
 }
 
 Predict predictor(const Trace& trace, const DeviceProfile& profile) {
@@ -148,26 +156,10 @@ Result<Budget> budget_of(const Target& target, const Loaded& loaded, const std::
     budget.host = *host;
   }
   if (text.empty()) return budget;
-  if (!text.ends_with('%')) {
-    const auto device = parse_bytes(text);
-    if (!device) return device.error();
-    budget.device = *device;
-    return budget;
-  }
-  char* end = nullptr;
-  const double percent = std::strtod(text.c_str(), &end);
-  if (std::string_view(end) != "%" || !(percent > 0) || percent > 1000)
-    return Error{.code = ErrorCode::bad_usage,
-                 .message = fmt::format("budget '{}' is not a percentage such as 60%", text)};
-  const PlanRequest request{.policy = "liveness",
-                            .budget = {Bytes{std::int64_t{1} << 60}, budget.host},
-                            .allocator = target.allocator};
-  const auto plan =
-      make_plan(loaded.trace, loaded.profile, request, predictor(loaded.trace, loaded.profile));
-  if (!plan) return plan.error();
-  const auto peak = smallest_arena(loaded.trace, *plan);
-  if (!peak) return peak.error();
-  budget.device = {static_cast<std::int64_t>(static_cast<double>(peak->count) * percent / 100)};
+  if (text.ends_with('%')) return percent_budget(target, loaded, budget, text);
+  const auto device = parse_bytes(text);
+  if (!device) return device.error();
+  budget.device = *device;
   return budget;
 }
 
@@ -181,40 +173,38 @@ void add_plan_options(CLI::App& command, PlanSource& source) {
   file->excludes(policy);
 }
 
-Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loaded& loaded,
-                       const Session& session) {
-  if (source.plan_file.empty()) {
-    if (source.policy.empty())
-      return Error{.code = ErrorCode::bad_usage, .message = "give --policy NAME or --plan FILE"};
-    const auto budget = budget_of(target, loaded, target.budget);
-    if (!budget) return budget.error();
-    return make_plan(loaded.trace, loaded.profile,
-                     {.policy = source.policy,
-                      .budget = *budget,
-                      .allocator = target.allocator,
-                      .explain = source.explain,
-                      .stop = &session.stop},
-                     predictor(loaded.trace, loaded.profile));
-  }
+Result<Plan> read_plan_for(const Trace& trace, const PlanSource& source, const Target& target) {
   auto plan = read_plan(source.plan_file);
   if (!plan) return plan;
-  const std::string hash = trace_hash(loaded.trace);
-  if (plan->trace_hash != hash)
-    return Error{.code = ErrorCode::bad_input,
-                 .message = fmt::format("was made for trace {}, not for {} with hash {}",
-                                        plan->trace_hash, target.trace, hash),
-                 .file = source.plan_file};
-  if (!target.budget.empty()) {
+  const std::string hash = trace_hash(trace);
+  if (plan->trace_hash == hash) return plan;
+  return Error{.code = ErrorCode::bad_input,
+               .message = fmt::format("was made for trace {}, not for {} with hash {}",
+                                      plan->trace_hash, target.trace, hash),
+               .file = source.plan_file};
+}
+
+Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loaded& loaded,
+                       const Session& session) {
+  if (source.plan_file.empty() && source.policy.empty())
+    return Error{.code = ErrorCode::bad_usage, .message = "give --policy NAME or --plan FILE"};
+  if (!source.plan_file.empty()) {
+    auto plan = read_plan_for(loaded.trace, source, target);
+    if (!plan || target.budget.empty()) return plan;
     const auto budget = budget_of(target, loaded, target.budget);
     if (!budget) return budget.error();
     plan->budget = *budget;
+    return plan;
   }
-  return plan;
-}
-
-Status write_json(const std::string& file, const std::string& text) {
-  if (file.empty()) return Ok{};
-  return write_file(file, text);
+  const auto budget = budget_of(target, loaded, target.budget);
+  if (!budget) return budget.error();
+  return make_plan(loaded.trace, loaded.profile,
+                   {.policy = source.policy,
+                    .budget = *budget,
+                    .allocator = target.allocator,
+                    .explain = source.explain,
+                    .stop = &session.stop},
+                   predictor(loaded.trace, loaded.profile));
 }
 
 }  // namespace superneurons

@@ -1,13 +1,15 @@
-// What the commands share: options, loading, errors, exit codes. Only here and in main does the
-// program print and exit.
+// What the commands share: options, loading, errors, exit codes. Only in cli/ does the program
+// print and exit.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "cli/console.h"
 #include "ir/device_profile.h"
 #include "ir/plan.h"
 #include "ir/result.h"
@@ -18,39 +20,53 @@ namespace superneurons {
 
 struct Session {
   const std::atomic<bool>& stop;  // set by Ctrl-C
-  std::string command_line;
-  std::string today;  // "2026-11-30", for origins
+  Console& console;
+  std::string command_line;  // as it was called, for results
+  std::string made_by;       // without the name of the output: for the origin of what is written
+  std::string today;         // "2026-11-30", for origins
   int exit_code = 0;
+  std::map<std::string, std::string> options;  // of the command that runs, defaults filled in
 };
 
-/// Adds a subcommand whose callback runs `work` and turns its Error into a message and an exit
-/// code.
+/// Adds a subcommand. Its callback notes the options, sees that the outputs can be written, runs
+/// `work` and turns its Error into a message and an exit code. `example` closes the help text.
 CLI::App* add_command(CLI::App& app, Session& session, const std::string& name,
-                      const std::string& summary, std::function<Status()> work);
+                      const std::string& summary, const std::string& example,
+                      std::function<Status()> work);
 
-/// "superneurons: FILE:LINE: what is wrong" on standard error.
-void print_error(const Error& error);
 /// 1: the answer is no; 2: bad usage or bad input; 130: interrupted.
 int exit_code_of(const Error& error);
-/// A progress line on standard error, only where that is a terminal.
-void print_progress(const std::string& line);
+
+/// An option that names a file to write: whether that is possible is known before any work.
+CLI::Option* add_output_option(CLI::App& command, const std::string& names, std::string& file,
+                               const std::string& summary);
+/// `--json FILE`; "-" leaves standard output to the JSON.
+void add_json_option(CLI::App& command, std::string& file);
+/// Writes `text` to `file` unless that is empty.
+Status write_json(const std::string& file, const std::string& text);
 
 /// Options that say which trace, on which device, under which budget.
 struct Target {
   std::string trace;
-  std::string profile = "h200";
+  std::string profile;      // "": that of the device which the trace was measured on, else h200
   std::string budget;       // "12GiB", "60%"; "": the device's memory
   std::string host_budget;  // "": the profile's
   std::string allocator = "first_fit";
   std::string scale = "1";  // "1/1024": sizes divided, to replay a large trace on a small host
 };
-void add_target_options(CLI::App& command, Target& target, bool with_budget = true);
+void add_trace_option(CLI::App& command, Target& target);
+/// All but the trace and the budget.
+void add_setting_options(CLI::App& command, Target& target);
+void add_budget_option(CLI::App& command, Target& target);
 
+/// The trace with --scale-bytes applied.
+Result<Trace> load_trace(const Target& target);
 struct Loaded {
   Trace trace;
   DeviceProfile profile;
 };
-Result<Loaded> load(const Target& target);
+/// Notes it where the times of the trace are not those of the profile's device.
+Result<Loaded> load(const Target& target, const Session& session);
 
 /// A profile by file or by name (traces/profiles/NAME.json, also where they were installed).
 Result<DeviceProfile> find_profile(const std::string& name);
@@ -68,15 +84,17 @@ struct PlanSource {
   bool explain = false;
 };
 void add_plan_options(CLI::App& command, PlanSource& source);
+/// --plan FILE, refused if it was made for another trace.
+Result<Plan> read_plan_for(const Trace& trace, const PlanSource& source, const Target& target);
 Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loaded& loaded,
                        const Session& session);
 
 /// Whether --on asks for the GPU: "host", "cuda", or "" for the GPU where there is one. Error where
 /// CUDA is asked for and missing.
 Result<bool> wants_cuda(const std::string& on);
-
-/// Writes `text` to `file` unless that is empty.
-Status write_json(const std::string& file, const std::string& text);
+/// "host backend", or the GPU with driver and libraries; and the device alone, as profiles name it.
+std::string machine_versions(bool on_cuda);
+std::string machine_device(bool on_cuda);
 
 // One per file in cli/.
 void add_list_commands(CLI::App& app, Session& session);

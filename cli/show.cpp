@@ -3,79 +3,98 @@
 
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/session.h"
 #include "ir/files.h"
+#include "ir/trace_io.h"
 #include "memory/placement.h"
+#include "simulator/report.h"
 
 namespace superneurons {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct Options {
   Target target;
+  std::string json;
   bool ops = false;
   bool tensors = false;
 };
 
-void show_header(const Trace& trace) {
-  fmt::print("{}: {} ops, {} tensors, batch {}, {}, lowering {}\n", trace.name, trace.ops.size(),
-             trace.tensors.size(), trace.batch, trace.math, trace.lowering);
-  fmt::print("origin: {}\ndevice: {}\n", trace.origin,
-             trace.device.empty() ? "none" : trace.device);
-  if (trace.step_ns_untraced.count > 0)
-    fmt::print("training step: {} untraced, {} traced\n", format_time(trace.step_ns_untraced),
-               format_time(trace.step_ns_traced));
-  fmt::print("facts:");
-  for (std::size_t i = 0; i < kFactNames.size(); ++i)
-    fmt::print(" {}={}", kFactNames[i],
-               kCapabilityNames[static_cast<std::size_t>(trace.capabilities[i])]);
-  fmt::print("\n");
-}
-
-void show_roles(const Trace& trace) {
-  fmt::print("\n{:<20} {:>8} {:>12}\n", "role", "tensors", "bytes");
-  for (std::size_t role = 0; role < kRoleNames.size(); ++role) {
-    std::int64_t count = 0;
-    Bytes bytes{};
-    for (const Tensor& tensor : trace.tensors) {
-      if (static_cast<std::size_t>(tensor.role) != role) continue;
-      ++count;
-      bytes += tensor.bytes;
-    }
-    if (count > 0)
-      fmt::print("{:<20} {:>8} {:>12}\n", kRoleNames[role], count, format_bytes(bytes));
+struct RoleRow {
+  std::int64_t tensors = 0;
+  Bytes bytes{};
+};
+std::map<std::string_view, RoleRow> roles_of(const Trace& trace) {
+  std::map<std::string_view, RoleRow> rows;
+  for (const Tensor& tensor : trace.tensors) {
+    RoleRow& row = rows[kRoleNames[static_cast<std::size_t>(tensor.role)]];
+    ++row.tensors;
+    row.bytes += tensor.bytes;
   }
+  return rows;
 }
 
-void show_kinds(const Trace& trace) {
-  struct Row {
-    std::int64_t count = 0;
-    Nanoseconds ns{};
-    Bytes workspace{};
-  };
-  std::map<std::string, Row> rows;
-  Nanoseconds total{};
+struct KindRow {
+  std::int64_t ops = 0;
+  Nanoseconds ns{};
+  Bytes workspace{};  // largest
+};
+std::map<std::string, KindRow> kinds_of(const Trace& trace) {
+  std::map<std::string, KindRow> rows;
   for (const Op& op : trace.ops) {
-    Row& row = rows[op.kind];
+    KindRow& row = rows[op.kind];
     const Choice& choice = op.choices[op.recorded];
-    ++row.count;
+    ++row.ops;
     row.ns += choice.ns;
     row.workspace = std::max(row.workspace, choice.workspace);
-    total += choice.ns;
   }
-  fmt::print("\n{:<32} {:>6} {:>12} {:>7} {:>14}\n", "kind", "ops", "time", "share",
-             "max workspace");
-  for (const auto& [kind, row] : rows)
-    fmt::print("{:<32} {:>6} {:>12} {:>6.1f}% {:>14}\n", kind, row.count, format_time(row.ns),
-               total.count
-                   ? 100.0 * static_cast<double>(row.ns.count) / static_cast<double>(total.count)
-                   : 0.0,
-               format_bytes(row.workspace));
+  return rows;
 }
 
-void show_ops(const Trace& trace) {
-  fmt::print("\n{:>6} {:<40} {:<9} {:>10} {:>12} {}\n", "op", "name", "phase", "time", "workspace",
-             "reads -> writes");
+std::string header_text(const Trace& trace) {
+  std::string text = fmt::format("{}: {} ops, {} tensors, batch {}, {}, lowering {}, hash {}\n",
+                                 trace.name, trace.ops.size(), trace.tensors.size(), trace.batch,
+                                 trace.math, trace.lowering, trace_hash(trace));
+  text += fmt::format("origin: {}\ndevice: {}\n", trace.origin,
+                      trace.device.empty() ? "none" : trace.device);
+  if (trace.step_ns_untraced.count > 0)
+    text += fmt::format("training step: {} untraced, {} traced\n",
+                        format_time(trace.step_ns_untraced), format_time(trace.step_ns_traced));
+  text += "facts:";
+  for (std::size_t i = 0; i < kFactNames.size(); ++i)
+    text += fmt::format(" {}={}", kFactNames[i],
+                        kCapabilityNames[static_cast<std::size_t>(trace.capabilities[i])]);
+  return text + "\n";
+}
+
+std::string roles_text(const Trace& trace) {
+  std::string text = fmt::format("\n{:<20} {:>8} {:>12}\n", "role", "tensors", "bytes");
+  for (const auto& [role, row] : roles_of(trace))
+    text += fmt::format("{:<20} {:>8} {:>12}\n", role, row.tensors, format_bytes(row.bytes));
+  return text;
+}
+
+std::string kinds_text(const Trace& trace) {
+  const auto rows = kinds_of(trace);
+  Nanoseconds total{};
+  for (const auto& [kind, row] : rows) total += row.ns;
+  std::string text = fmt::format("\n{:<32} {:>6} {:>12} {:>7} {:>14}\n", "kind", "ops", "time",
+                                 "share", "max workspace");
+  for (const auto& [kind, row] : rows)
+    text += fmt::format(
+        "{:<32} {:>6} {:>12} {:>6.1f}% {:>14}\n", kind, row.ops, format_time(row.ns),
+        total.count ? 100.0 * static_cast<double>(row.ns.count) / static_cast<double>(total.count)
+                    : 0.0,
+        format_bytes(row.workspace));
+  return text;
+}
+
+std::string ops_text(const Trace& trace) {
+  std::string text = fmt::format("\n{:>6} {:<40} {:<9} {:>10} {:>12} {}\n", "op", "name", "phase",
+                                 "time", "workspace", "reads -> writes");
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
     const Op& op = trace.ops[i];
     std::string operands;
@@ -83,36 +102,68 @@ void show_ops(const Trace& trace) {
     operands += "->";
     for (const Access& write : op.writes) operands += " " + trace[write.tensor].name;
     const Choice& choice = op.choices[op.recorded];
-    fmt::print("{:>6} {:<40} {:<9} {:>10} {:>12} {}\n", i, op.name,
-               kPhaseNames[static_cast<std::size_t>(op.phase)], format_time(choice.ns),
-               format_bytes(choice.workspace), operands);
+    text += fmt::format("{:>6} {:<40} {:<9} {:>10} {:>12} {}\n", i, op.name,
+                        kPhaseNames[static_cast<std::size_t>(op.phase)], format_time(choice.ns),
+                        format_bytes(choice.workspace), operands);
   }
+  return text;
 }
 
-void show_tensors(const Trace& trace) {
-  fmt::print("\n{:>6} {:<40} {:<20} {:>12} {}\n", "tensor", "name", "role", "bytes", "layer");
+std::string tensors_text(const Trace& trace) {
+  std::string text =
+      fmt::format("\n{:>6} {:<40} {:<20} {:>12} {}\n", "tensor", "name", "role", "bytes", "layer");
   for (std::size_t i = 0; i < trace.tensors.size(); ++i) {
     const Tensor& tensor = trace.tensors[i];
-    fmt::print("{:>6} {:<40} {:<20} {:>12} {}\n", i, tensor.name,
-               kRoleNames[static_cast<std::size_t>(tensor.role)], format_bytes(tensor.bytes),
-               tensor.layer);
+    text += fmt::format("{:>6} {:<40} {:<20} {:>12} {}\n", i, tensor.name,
+                        kRoleNames[static_cast<std::size_t>(tensor.role)],
+                        format_bytes(tensor.bytes), tensor.layer);
   }
+  return text;
 }
 
-Status show(const Options& options) {
-  const auto loaded = load(options.target);
+std::string json_text(const Trace& trace, Bytes largest, const std::string& largest_op) {
+  Json json = {{"format", "superneurons-show"},
+               {"version", kReportVersion},
+               {"trace", trace.name},
+               {"trace_hash", trace_hash(trace)},
+               {"origin", trace.origin},
+               {"device", trace.device},
+               {"lowering", trace.lowering},
+               {"network", trace.network},
+               {"batch", trace.batch},
+               {"math", trace.math},
+               {"step_ns_untraced", trace.step_ns_untraced.count},
+               {"step_ns_traced", trace.step_ns_traced.count},
+               {"dropped_records", trace.dropped_records},
+               {"ops", trace.ops.size()},
+               {"tensors", trace.tensors.size()},
+               {"largest_working_set_bytes", largest.count},
+               {"largest_working_set_op", largest_op}};
+  for (std::size_t i = 0; i < kFactNames.size(); ++i)
+    json["facts"][std::string(kFactNames[i])] =
+        kCapabilityNames[static_cast<std::size_t>(trace.capabilities[i])];
+  for (const auto& [role, row] : roles_of(trace))
+    json["roles"][std::string(role)] = {{"tensors", row.tensors}, {"bytes", row.bytes.count}};
+  for (const auto& [kind, row] : kinds_of(trace))
+    json["kinds"][kind] = {
+        {"ops", row.ops}, {"ns", row.ns.count}, {"max_workspace_bytes", row.workspace.count}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Status show(const Options& options, const Session& session) {
+  const auto loaded = load_trace(options.target);
   if (!loaded) return loaded.error();
-  const Trace& trace = loaded->trace;
-  show_header(trace);
-  show_roles(trace);
-  show_kinds(trace);
-  OpId largest;
-  const Bytes floor = largest_working_set(trace, &largest);
-  fmt::print("\nlargest working set: {} at {}: no plan goes below\n", format_bytes(floor),
-             trace[largest].name);
-  if (options.tensors) show_tensors(trace);
-  if (options.ops) show_ops(trace);
-  return Ok{};
+  const Trace& trace = *loaded;
+  OpId op;
+  const Bytes largest = largest_working_set(trace, &op);
+  const std::string largest_op = trace.ops.empty() ? "" : trace[op].name;
+  Console& console = session.console;
+  console.print(header_text(trace) + roles_text(trace) + kinds_text(trace));
+  console.print(fmt::format("\nlargest working set: {} at {}: no plan goes below\n",
+                            format_bytes(largest), largest_op));
+  if (options.tensors) console.print(tensors_text(trace));
+  if (options.ops) console.print(ops_text(trace));
+  return write_json(options.json, json_text(trace, largest, largest_op));
 }
 
 }  // namespace
@@ -120,10 +171,12 @@ Status show(const Options& options) {
 void add_show_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command = add_command(app, session, "show", "print what is in a trace",
-                              [options] { return show(*options); });
-  add_target_options(*command, options->target, false);
+                              "traces/alexnet-b128.jsonl.gz --ops",
+                              [options, &session] { return show(*options, session); });
+  add_trace_option(*command, options->target);
   command->add_flag("--ops", options->ops, "list every op");
   command->add_flag("--tensors", options->tensors, "list every tensor");
+  add_json_option(*command, options->json);
 }
 
 }  // namespace superneurons

@@ -30,19 +30,19 @@ Status write_timeline(const Options& options, const Loaded& loaded, const Plan& 
 }
 
 Status run(const Options& options, const Session& session) {
-  const auto loaded = load(options.target);
+  const auto loaded = load(options.target, session);
   if (!loaded) return loaded.error();
   const auto plan = plan_from(options.source, options.target, *loaded, session);
   if (!plan) return plan.error();
   const auto outcome = evaluate(loaded->trace, *plan, loaded->profile);
   if (!outcome) return outcome.error();
-  fmt::print("{}", format_outcome(*outcome));
+  session.console.print(format_outcome(*outcome));
   if (Status status = write_timeline(options, *loaded, *plan); !status) return status;
   if (!options.memory.empty())
     if (Status status = write_json(options.memory, format_memory_json(loaded->trace, *plan));
         !status)
       return status;
-  return write_json(options.json, format_json({&*outcome, 1}, {{"command", session.command_line}}));
+  return write_json(options.json, format_json({&*outcome, 1}, session.options));
 }
 
 }  // namespace
@@ -50,12 +50,17 @@ Status run(const Options& options, const Session& session) {
 void add_simulate_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command = add_command(app, session, "simulate", "predict peak, time and traffic of a plan",
+                              "traces/resnet50-b64.jsonl.gz --policy liveness_offload --budget 60%",
                               [options, &session] { return run(*options, session); });
-  add_target_options(*command, options->target);
+  add_trace_option(*command, options->target);
   add_plan_options(*command, options->source);
-  command->add_option("--json", options->json, "result to write");
-  command->add_option("--timeline", options->timeline, "Chrome/Perfetto trace to write");
-  command->add_option("--memory", options->memory, "memory over plan steps to write (JSON)");
+  add_budget_option(*command, options->target);
+  add_setting_options(*command, options->target);
+  add_json_option(*command, options->json);
+  add_output_option(*command, "--timeline", options->timeline,
+                    "timeline to write, for https://ui.perfetto.dev");
+  add_output_option(*command, "--memory", options->memory,
+                    "memory over plan steps to write (JSON)");
 }
 
 }  // namespace superneurons

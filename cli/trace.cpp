@@ -32,13 +32,6 @@ std::int64_t batch_of(const TraceOptions& options) {
   return 16;
 }
 
-std::string versions([[maybe_unused]] bool on_cuda) {
-#ifdef SUPERNEURONS_CUDA
-  if (on_cuda) return cuda_versions();
-#endif
-  return "host backend";
-}
-
 Status trace(const TraceOptions& options, const Session& session) {
   const auto network = find_network(options.network);
   if (!network) return network.error();
@@ -46,7 +39,7 @@ Status trace(const TraceOptions& options, const Session& session) {
   if (!lowered) return lowered.error();
   const auto on_cuda = wants_cuda(options.on);
   if (!on_cuda) return on_cuda.error();
-  const std::string where = versions(*on_cuda);
+  const std::string where = machine_versions(*on_cuda);
   auto recorded =
       record(std::move(*lowered),
              {.on_cuda = *on_cuda,
@@ -55,18 +48,19 @@ Status trace(const TraceOptions& options, const Session& session) {
               .untraced_steps = *on_cuda ? 20 : 5,
               .choices = !options.no_choices,
               .seed = options.seed,
-              .origin = fmt::format("{} ({}, {})", session.command_line, where, session.today),
-              .progress = print_progress,
+              .origin = fmt::format("{} ({}, {})", session.made_by, where, session.today),
+              .progress = [&session](const std::string& line) { session.console.progress(line); },
               .stop = &session.stop});
   if (!recorded) return recorded.error();
-  recorded->device = where.substr(0, where.find(','));
+  recorded->device = machine_device(*on_cuda);
   if (Status status = write_trace(*recorded, options.output); !status) return status;
-  fmt::print("{}: {} ops, training step {} untraced, {} traced ({:.3f}x), {} dropped records\n",
-             options.output, recorded->ops.size(), format_time(recorded->step_ns_untraced),
-             format_time(recorded->step_ns_traced),
-             static_cast<double>(recorded->step_ns_traced.count) /
-                 static_cast<double>(std::max<std::int64_t>(recorded->step_ns_untraced.count, 1)),
-             recorded->dropped_records);
+  session.console.print(fmt::format(
+      "{}: {} ops, training step {} untraced, {} traced ({:.3f}x), {} dropped records\n",
+      options.output, recorded->ops.size(), format_time(recorded->step_ns_untraced),
+      format_time(recorded->step_ns_traced),
+      static_cast<double>(recorded->step_ns_traced.count) /
+          static_cast<double>(std::max<std::int64_t>(recorded->step_ns_untraced.count, 1)),
+      recorded->dropped_records));
   return Ok{};
 }
 
@@ -75,11 +69,13 @@ Status trace(const TraceOptions& options, const Session& session) {
 void add_trace_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<TraceOptions>();
   auto* command = add_command(app, session, "trace", "run a network for real and record its trace",
+                              "small_cnn --on host -o small_cnn.jsonl.gz",
                               [options, &session] { return trace(*options, session); });
   command->add_option("network", options->network, "see `superneurons networks`")->required();
-  command->add_option("-o,--output", options->output, "trace to write")->required();
-  command->add_option("--batch", options->batch,
-                      "images per training step (default: the network's)");
+  add_output_option(*command, "-o,--output", options->output, "trace to write")->required();
+  command
+      ->add_option("--batch", options->batch, "images per training step (default: the network's)")
+      ->check(CLI::PositiveNumber);
   command->add_option("--on", options->on, "host or cuda (default: cuda where there is a GPU)");
   command->add_flag("--tf32", options->tf32, "let convolutions and matrix products use TF32");
   command

@@ -32,6 +32,7 @@ struct Outcome {
   Nanoseconds recompute_ns{};
   std::array<Nanoseconds, kCauseNames.size()> stall_ns{};
   // replay only
+  std::string time_refused;  // why step_ns is no prediction of measured_step_ns; "": it is one
   std::optional<Nanoseconds> measured_step_ns;
   std::optional<Bytes> measured_peak_bytes;
   std::optional<Bytes> outside_bytes;  // device memory taken outside the arena (context, libraries)

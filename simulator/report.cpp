@@ -46,29 +46,6 @@ std::string stall_text(const Outcome& outcome) {
 
 std::string bytes_or_dash(Bytes bytes) { return bytes.count == 0 ? "-" : format_bytes(bytes); }
 
-/// Columns of display width; the first two are text and flush left, numbers flush right.
-std::string align(const std::vector<Row>& rows) {
-  std::vector<std::size_t> width;
-  for (const Row& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      if (width.size() <= i) width.push_back(0);
-      width[i] = std::max(width[i], row[i].size());
-    }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const bool text_column = i < 2;
-      line += i == 0 ? "" : "  ";
-      line += text_column ? fmt::format("{:<{}}", row[i], width[i])
-                          : fmt::format("{:>{}}", row[i], width[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
-}
-
 bool same_group(const Outcome& a, const Outcome& b) {
   return a.trace_hash == b.trace_hash && a.trace == b.trace && a.budget_bytes == b.budget_bytes;
 }
@@ -101,10 +78,16 @@ Row row_of(const Outcome& outcome, bool replay) {
   if (!is_replay(outcome)) return row;
   const Nanoseconds measured = *outcome.measured_step_ns;
   row.push_back(format_time(measured));
-  row.push_back(percent((outcome.step_ns - measured).count, measured.count));
+  row.push_back(outcome.time_refused.empty()
+                    ? percent((outcome.step_ns - measured).count, measured.count)
+                    : "-");
   row.push_back(outcome.measured_peak_bytes ? format_bytes(*outcome.measured_peak_bytes) : "");
   row.push_back(outcome.equal ? (*outcome.equal ? "yes" : "NO") : "");
   return row;
+}
+
+void put(Json& json, const char* name, const std::string& value) {
+  if (!value.empty()) json[name] = value;
 }
 
 Json json_of(const Outcome& outcome) {
@@ -131,10 +114,52 @@ Json json_of(const Outcome& outcome) {
   if (outcome.measured_peak_bytes) json["measured_peak_bytes"] = outcome.measured_peak_bytes->count;
   if (outcome.outside_bytes) json["outside_bytes"] = outcome.outside_bytes->count;
   if (outcome.equal) json["equal"] = *outcome.equal;
+  put(json, "time_refused", outcome.time_refused);
+  return json;
+}
+
+Json json_of(const Refusal& refusal) {
+  Json json = {{"policy", refusal.policy},
+               {"trace", refusal.trace},
+               {"trace_hash", refusal.trace_hash},
+               {"budget_bytes", refusal.budget_bytes.count}};
+  if (refusal.smallest_budget_bytes.count > 0)
+    json["smallest_budget_bytes"] = refusal.smallest_budget_bytes.count;
+  put(json, "floor_op", refusal.floor_op);
+  put(json, "reason", refusal.reason);
+  return json;
+}
+
+Json json_of(const BoundRow& bound) {
+  Json json = {{"name", bound.name}, {"trace", bound.trace}, {"trace_hash", bound.trace_hash}};
+  if (bound.bytes.count > 0) json["bytes"] = bound.bytes.count;
+  if (bound.step_ns.count > 0) json["step_ns"] = bound.step_ns.count;
+  put(json, "note", bound.note);
   return json;
 }
 
 }  // namespace
+
+std::string align(const std::vector<std::vector<std::string>>& rows, std::size_t text_columns) {
+  std::vector<std::size_t> width;
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (width.size() <= i) width.push_back(0);
+      width[i] = std::max(width[i], row[i].size());
+    }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += i == 0 ? "" : "  ";
+      line += i < text_columns ? fmt::format("{:<{}}", row[i], width[i])
+                               : fmt::format("{:>{}}", row[i], width[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
 
 std::string format_table(std::span<const Outcome> outcomes) {
   const bool replay = std::any_of(outcomes.begin(), outcomes.end(), is_replay);
@@ -198,25 +223,37 @@ std::string format_outcome(const Outcome& outcome) {
     rows.push_back({"  lost to", std::string(kCauseNames[i]), format_time(outcome.stall_ns[i]),
                     percent(outcome.stall_ns[i].count, outcome.step_ns.count)});
   add("bound", format_time(outcome.bound_ns), "");
-  if (outcome.measured_step_ns)
-    add("measured step", format_time(*outcome.measured_step_ns),
-        percent((outcome.step_ns - *outcome.measured_step_ns).count,
-                outcome.measured_step_ns->count) +
-            " predicted too long");
-  if (outcome.measured_peak_bytes)
-    add("measured peak", format_bytes(*outcome.measured_peak_bytes), "");
-  if (outcome.outside_bytes) add("outside arena", format_bytes(*outcome.outside_bytes), "");
-  if (outcome.equal) add("equal", *outcome.equal ? "yes" : "NO", "");
   return fmt::format("{} under {}\n{}", outcome.trace, outcome.policy, align(rows));
 }
 
+std::string format_replay(const Outcome& outcome) {
+  const Bytes peak = outcome.measured_peak_bytes.value_or(Bytes{});
+  const Nanoseconds step = outcome.measured_step_ns.value_or(Nanoseconds{});
+  std::vector<Row> rows = {{"", "predicted", "measured", ""}};
+  rows.push_back({"peak of the arena", format_bytes(outcome.placed_peak_bytes), format_bytes(peak),
+                  peak == outcome.placed_peak_bytes
+                      ? "the same to the byte"
+                      : fmt::format("{:+} B", (peak - outcome.placed_peak_bytes).count)});
+  const bool refused = !outcome.time_refused.empty();
+  rows.push_back({"training step", refused ? "-" : format_time(outcome.step_ns), format_time(step),
+                  refused ? "" : percent((outcome.step_ns - step).count, step.count) + " error"});
+  rows.push_back(
+      {"memory outside the arena", "-", format_bytes(outcome.outside_bytes.value_or(Bytes{})), ""});
+  std::string text = fmt::format("{} under {}\n{}", outcome.trace, outcome.policy, align(rows, 1));
+  if (refused) text += fmt::format("no time is predicted: {}\n", outcome.time_refused);
+  return text;
+}
+
 std::string format_json(std::span<const Outcome> outcomes,
-                        const std::map<std::string, std::string>& options) {
+                        const std::map<std::string, std::string>& options,
+                        std::span<const Refusal> refusals, std::span<const BoundRow> bounds) {
   Json json = {{"format", "superneurons-result"}, {"version", kReportVersion}};
   json["options"] = Json::object();
   for (const auto& [name, value] : options) json["options"][name] = value;
   json["outcomes"] = Json::array();
   for (const Outcome& outcome : outcomes) json["outcomes"].push_back(json_of(outcome));
+  for (const Refusal& refusal : refusals) json["infeasible"].push_back(json_of(refusal));
+  for (const BoundRow& bound : bounds) json["bounds"].push_back(json_of(bound));
   // Names may hold bytes that are not UTF-8; they are replaced rather than thrown at.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "simulator/outcome.h"
 #include "simulator/program.h"
@@ -12,6 +13,31 @@ namespace superneurons {
 
 /// Version of all JSON written here.
 inline constexpr std::string_view kReportVersion = "0.1";
+
+/// A cell of a comparison without a plan.
+struct Refusal {
+  std::string policy;
+  std::string trace;
+  std::string trace_hash;
+  Bytes budget_bytes{};
+  Bytes smallest_budget_bytes{};  // at which this policy fits; 0 where that is unknown
+  std::string floor_op;           // sets it
+  std::string reason;             // one sentence
+};
+
+/// What limits every policy, or what a policy takes without limit.
+struct BoundRow {
+  std::string trace;
+  std::string trace_hash;
+  std::string name;       // "keep_all", "largest_working_set", "time"
+  Bytes bytes{};          // 0: says nothing of memory
+  Nanoseconds step_ns{};  // 0: says nothing of time
+  std::string note;       // one sentence
+};
+
+/// Columns of equal width, two blanks apart: the first `text_columns` flush left, the others flush
+/// right.
+std::string align(const std::vector<std::vector<std::string>>& rows, std::size_t text_columns = 2);
 
 /// A table with a row per outcome, in the order given, a blank line between different traces or
 /// budgets; times also as ratios to the bound. Where there are several groups, the worst row of
@@ -23,6 +49,8 @@ std::string format_worst_cases(std::span<const Outcome> outcomes);
 
 /// One outcome in full: memory by role, traffic, where the time goes.
 std::string format_outcome(const Outcome& outcome);
+/// The outcome of a replay: predicted beside measured.
+std::string format_replay(const Outcome& outcome);
 
 /// {"format":"superneurons-result","version":"0.1","options":{...},"outcomes":[...]}; an outcome is
 ///   policy, trace, trace_hash, allocator                                  strings
@@ -31,9 +59,15 @@ std::string format_outcome(const Outcome& outcome);
 ///   step_ns, bound_ns, compute_ns, offload_bytes, prefetch_bytes, recompute_runs, recompute_ns
 ///   stall_ns           {cause: integer}; step_ns = compute_ns + their sum
 ///   measured_step_ns, measured_peak_bytes, outside_bytes, equal           replay only
-/// `options` is what the caller was asked for, name to text.
+///   time_refused       why step_ns does not predict measured_step_ns      replay, where it does
+///   not
+/// `options` is what the caller was asked for, name to text. A comparison adds "infeasible" and
+/// "bounds": lists of objects with the fields of Refusal and BoundRow, those that are 0 or "" left
+/// out.
 std::string format_json(std::span<const Outcome> outcomes,
-                        const std::map<std::string, std::string>& options = {});
+                        const std::map<std::string, std::string>& options = {},
+                        std::span<const Refusal> refusals = {},
+                        std::span<const BoundRow> bounds = {});
 
 /// Chrome trace-event JSON of a timeline with spans, for Perfetto or chrome://tracing: streams are
 /// threads; counters show bytes resident by role when each run starts; a span's arguments name its

@@ -1,0 +1,112 @@
+// What happens around a command's work: its options noted, its outputs tried, its errors printed.
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/session.h"
+#include "ir/files.h"
+
+namespace superneurons {
+namespace {
+
+constexpr const char* kOutputType = "FILE";
+
+bool is_output(const CLI::Option& option) { return option.get_type_name() == kOutputType; }
+
+std::string value_of(const CLI::Option& option) {
+  if (option.count() == 0) return option.get_default_str();
+  return CLI::detail::join(option.results(), ",");
+}
+
+/// A failure that would otherwise only show after the work.
+Status can_be_written(const std::string& path) {
+  if (path.empty() || path == "-") return Ok{};
+  const auto refuse = [&path](const std::string& why) {
+    return Error{ErrorCode::io, fmt::format("cannot be written: {}", why), path};
+  };
+  struct stat existing {};
+  if (::stat(path.c_str(), &existing) == 0 && S_ISDIR(existing.st_mode))
+    return refuse("it is a folder");
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  if (S_ISREG(existing.st_mode) || existing.st_mode == 0) {
+    if (::access(folder.c_str(), W_OK) != 0) return refuse(std::strerror(errno));
+  } else if (::access(path.c_str(), W_OK) != 0) {
+    return refuse(std::strerror(errno));
+  }
+  return Ok{};
+}
+
+/// A bare number is a count of bytes, which is seldom what was meant.
+void note_missing_units(const CLI::Option& option, Console& console) {
+  for (const std::string& value : option.results())
+    if (!value.empty() && value.find_first_not_of("0123456789") == std::string::npos)
+      console.note(
+          fmt::format("{} {} has no unit: taken as {} bytes", option.get_name(), value, value));
+}
+
+Status prepare(const CLI::App& command, Session& session) {
+  session.options = {{"command", session.command_line}};
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_name() == "--help") continue;
+    const std::string value = value_of(*option);
+    if (!value.empty()) session.options[option->get_single_name()] = value;
+    if (option->get_name().find("budget") != std::string::npos)
+      note_missing_units(*option, session.console);
+    if (!is_output(*option)) continue;
+    if (value == "-" && option->check_lname("json")) session.console.mute();
+    if (Status status = can_be_written(value); !status) return status;
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+int exit_code_of(const Error& error) {
+  switch (error.code) {
+    case ErrorCode::does_not_fit:
+    case ErrorCode::not_equal:
+    case ErrorCode::unlawful:
+      return 1;
+    case ErrorCode::cancelled:
+      return 130;
+    default:
+      return 2;
+  }
+}
+
+CLI::App* add_command(CLI::App& app, Session& session, const std::string& name,
+                      const std::string& summary, const std::string& example,
+                      std::function<Status()> work) {
+  CLI::App* command = app.add_subcommand(name, summary);
+  command->footer("Example: superneurons " + name + (example.empty() ? "" : " " + example));
+  command->callback([&session, command, work = std::move(work)] {
+    Status status = prepare(*command, session);
+    if (status) status = work();
+    if (status) return;
+    session.console.error(status.error());
+    session.exit_code = exit_code_of(status.error());
+  });
+  return command;
+}
+
+CLI::Option* add_output_option(CLI::App& command, const std::string& names, std::string& file,
+                               const std::string& summary) {
+  return command.add_option(names, file, summary)->type_name(kOutputType);
+}
+
+void add_json_option(CLI::App& command, std::string& file) {
+  add_output_option(command, "--json", file, "result to write as JSON (- for standard output)");
+}
+
+Status write_json(const std::string& file, const std::string& text) {
+  if (file.empty()) return Ok{};
+  return write_file(file, text);
+}
+
+}  // namespace superneurons

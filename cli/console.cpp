@@ -1,0 +1,67 @@
+#include "cli/console.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace superneurons {
+namespace {
+
+/// fmt::print throws where a stream is full or closed; this says nothing of it.
+void to_standard_error(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+}  // namespace
+
+Console::Console()
+    : start_(std::chrono::steady_clock::now()), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+void Console::clear_line() {
+  if (line_shown_) to_standard_error("\r\033[K");
+  line_shown_ = false;
+}
+
+void Console::print(std::string_view text) {
+  clear_line();
+  if (muted_ || failure_ != 0) return;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) failure_ = errno;
+}
+
+void Console::progress(const std::string& line) {
+  if (!terminal_ || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
+  std::fflush(stdout);
+  clear_line();
+  to_standard_error("  " + line);
+  line_shown_ = true;
+}
+
+void Console::note(std::string_view text) {
+  clear_line();
+  std::fflush(stdout);
+  to_standard_error(fmt::format("superneurons: note: {}\n", text));
+}
+
+void Console::error(const Error& error) {
+  clear_line();
+  std::fflush(stdout);
+  std::string where;
+  if (!error.file.empty()) where = error.file + ":";
+  if (error.line > 0) where += fmt::format("{}:", error.line);
+  if (!where.empty()) where += ' ';
+  to_standard_error(fmt::format("superneurons: {}{}\n", where, error.message));
+}
+
+Status Console::finish() {
+  clear_line();
+  if (std::fflush(stdout) != 0 && failure_ == 0) failure_ = errno;
+  reader_gone_ = failure_ == EPIPE;
+  if (failure_ == 0) return Ok{};
+  return Error{ErrorCode::io, fmt::format("cannot be written: {}", std::strerror(failure_)),
+               "standard output"};
+}
+
+}  // namespace superneurons
