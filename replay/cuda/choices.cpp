@@ -8,6 +8,8 @@
 
 #include "ir/files.h"
 #include "replay/cuda/convolution.h"
+#include "replay/cuda/engine.h"
+#include "replay/cuda/pointwise.h"
 
 namespace superneurons {
 namespace {
@@ -17,6 +19,10 @@ namespace {
 constexpr Bytes kCublasWorkspace = 32_MiB;
 
 constexpr int kMostResults = 32;
+
+/// As many as PyTorch tries (torch.backends.cudnn.benchmark_limit). Each costs a round of training
+/// steps when choices are measured.
+constexpr std::size_t kMostEngines = 10;
 
 /// What the heuristics of one direction return, best first.
 template <class Perf, class Query>
@@ -81,6 +87,30 @@ Result<std::vector<Choice>> choices_of(cudnnHandle_t cudnn, Convolution& convolu
   return choices;
 }
 
+/// What is not among cuDNN's named algorithms: products of matrices by cuBLAS, without and with
+/// workspace for it, and engines.
+std::vector<Choice> other_choices(cudnnHandle_t cudnn, const ConvolutionShape& shape,
+                                  Direction direction, bool tf32, Bytes limit) {
+  std::vector<Choice> choices;
+  const auto add = [&](std::string algorithm, Bytes workspace) {
+    if (workspace > limit) return;
+    Choice& choice = choices.emplace_back();
+    choice.algorithm = std::move(algorithm);
+    choice.math = tf32 ? "tf32" : "fp32";
+    choice.workspace = workspace;
+  };
+  for (PixelOrder order : {PixelOrder::images, PixelOrder::packed}) {
+    const auto need = pointwise_need(shape, direction, order);
+    if (!need) continue;
+    add(std::string(pointwise_name(order)), *need);
+    if (order == PixelOrder::packed)
+      add(std::string(pointwise_name(order)), *need + kCublasWorkspace);
+  }
+  for (const EngineOffer& offer : engine_offers(cudnn, shape, direction, tf32, limit, kMostEngines))
+    add(engine_name(offer.config), offer.workspace);
+  return choices;
+}
+
 /// The paper's fused backward op: every deterministic pair, data first, in the order of their
 /// ranks.
 std::vector<Choice> pairs_of(const std::vector<Choice>& data, const std::vector<Choice>& filter) {
@@ -102,8 +132,8 @@ std::vector<Choice> pairs_of(const std::vector<Choice>& data, const std::vector<
 
 class Enumerator {
  public:
-  Enumerator(cudnnHandle_t cudnn, Bytes limit, bool tf32)
-      : cudnn_(cudnn), limit_(limit), tf32_(tf32) {}
+  Enumerator(cudnnHandle_t cudnn, Bytes limit, bool tf32, bool others)
+      : cudnn_(cudnn), limit_(limit), tf32_(tf32), others_(others) {}
 
   Result<std::vector<Choice>> enumerate(const Op& op) {
     if (op.kind.starts_with("Linear")) return gemm();
@@ -131,12 +161,24 @@ class Enumerator {
 
   Result<std::vector<Choice>> convolution_choices(const std::string& kind,
                                                   Convolution& convolution) {
-    if (kind == "Conv2dForward") return both(convolution, Direction::forward);
+    if (kind == "Conv2dForward") return all_of(convolution, Direction::forward);
+    if (kind == "Conv2dBackwardData") return all_of(convolution, Direction::data);
+    if (kind == "Conv2dBackwardFilter") return all_of(convolution, Direction::filter);
     auto data = both(convolution, Direction::data);
-    if (!data || kind == "Conv2dBackwardData") return data;
+    if (!data) return data;
     auto filter = both(convolution, Direction::filter);
-    if (!filter || kind == "Conv2dBackwardFilter") return filter;
-    return pairs_of(*data, *filter);
+    if (!filter) return filter;
+    return pairs_of(*data, *filter);  // of named algorithms only: they are many as it is
+  }
+
+  Result<std::vector<Choice>> all_of(Convolution& convolution, Direction direction) {
+    auto result = both(convolution, direction);
+    if (!result || !others_) return result;
+    for (bool tf32 : tf32_ ? std::vector<bool>{true, false} : std::vector<bool>{false}) {
+      auto some = other_choices(cudnn_, convolution.shape(), direction, tf32, limit_);
+      result->insert(result->end(), some.begin(), some.end());
+    }
+    return result;
   }
 
   Result<std::vector<Choice>> gemm() const {
@@ -157,6 +199,7 @@ class Enumerator {
   cudnnHandle_t cudnn_;
   Bytes limit_;
   bool tf32_;
+  bool others_;  // beyond cuDNN's named algorithms
   Convolutions convolutions_;
   std::map<std::string, std::map<ConvolutionShape, std::vector<Choice>>> known_;
 };
@@ -172,7 +215,7 @@ Status enumerate_choices(Trace& trace, Bytes workspace_limit, bool all) {
   cudnnHandle_t handle = nullptr;
   SUPERNEURONS_TRY(cudnnCreate(&handle));
   const CudnnOwner cudnn(handle);
-  Enumerator enumerator(handle, workspace_limit, trace.math == "tf32");
+  Enumerator enumerator(handle, workspace_limit, trace.math == "tf32", all);
   for (Op& op : trace.ops) {
     if (!has_choices(op)) continue;
     auto choices = enumerator.enumerate(op);

@@ -109,15 +109,12 @@ Result<Convolution> Convolution::make(const ConvolutionShape& shape) {
   made.shape_ = shape;
   auto x = make_tensor(shape.n, shape.c, shape.h, shape.w);
   auto y = make_tensor(shape.n, shape.k, shape.oh, shape.ow);
-  auto bias = make_tensor(1, shape.k, 1, 1);
   auto weight = make_filter(shape);
   if (!x) return x.error();
   if (!y) return y.error();
-  if (!bias) return bias.error();
   if (!weight) return weight.error();
   made.x_ = std::move(*x);
   made.y_ = std::move(*y);
-  made.bias_ = std::move(*bias);
   made.weight_ = std::move(*weight);
   for (bool tf32 : {false, true}) {
     auto math = make_math(shape, tf32);
@@ -154,6 +151,18 @@ std::optional<Bytes> Convolution::need(cudnnHandle_t cudnn, Direction direction,
   }
   if (status == CUDNN_STATUS_SUCCESS) need.bytes = Bytes{static_cast<std::int64_t>(bytes)};
   return need.bytes;
+}
+
+Result<std::shared_ptr<const EnginePlan>> Convolution::engine(cudnnHandle_t cudnn,
+                                                              Direction direction,
+                                                              const EngineConfig& config) {
+  std::shared_ptr<const EnginePlan>& slot = engines_[{direction, engine_name(config)}];
+  if (slot == nullptr) {
+    auto made = EnginePlan::make(cudnn, shape_, direction, config);
+    if (!made) return made.error();
+    slot = std::make_shared<const EnginePlan>(std::move(*made));
+  }
+  return slot;
 }
 
 Status Convolution::run(cudnnHandle_t cudnn, Direction direction, int algorithm, bool tf32,

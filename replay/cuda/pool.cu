@@ -47,30 +47,16 @@ __global__ void pool(const float* x, float* y, PoolShape s) {
   }
 }
 
-/// Whether input (row, column) is the first of its window with the window's maximum.
-__device__ bool is_first_maximum(const float* plane, const PoolShape& s, const Window& at, int row,
-                                 int column, float most) {
-  for (int r = at.top; r <= row; ++r) {
-    const int end = r == row ? column : at.right;
-    for (int c = at.left; c < end; ++c)
-      if (plane[r * s.w + c] == most) return false;
-  }
-  return true;
-}
-
 /// One thread per input element gathers from the windows that hold it, so nothing is added
 /// atomically.
-template <class I, bool average>
-__global__ void pool_backward(const float* x, const float* y, const float* dy, float* dx,
-                              PoolShape s) {
+template <class I>
+__global__ void average_pool_backward(const float* dy, float* dx, PoolShape s) {
   const I count = static_cast<I>(s.planes * s.h * s.w);
   for (I i = static_cast<I>(first_item()); i < count; i += static_cast<I>(item_stride())) {
     const int column = static_cast<int>(i % static_cast<I>(s.w));
     const I rest = i / static_cast<I>(s.w);
     const int row = static_cast<int>(rest % static_cast<I>(s.h));
     const auto plane = static_cast<std::int64_t>(rest / static_cast<I>(s.h));
-    const float* in = average ? nullptr : x + plane * s.h * s.w;
-    const float here = average ? 0.0F : in[row * s.w + column];
     const std::int64_t out = plane * s.oh * s.ow;
     float sum = 0;
     const int last_row = last_window(row, s.stride, s.pad, s.oh);
@@ -78,16 +64,98 @@ __global__ void pool_backward(const float* x, const float* y, const float* dy, f
     for (int r = first_window(row, s.window, s.stride, s.pad); r <= last_row; ++r) {
       for (int c = first_window(column, s.window, s.stride, s.pad); c <= last_column; ++c) {
         const Window at = window_of(s, r, c);
-        const std::int64_t o = out + r * s.ow + c;
-        if (average) {
-          sum += dy[o] / static_cast<float>((at.bottom - at.top) * (at.right - at.left));
-        } else if (here == y[o] && is_first_maximum(in, s, at, row, column, here)) {
-          sum += dy[o];
-        }
+        sum += dy[out + r * s.ow + c] /
+               static_cast<float>((at.bottom - at.top) * (at.right - at.left));
       }
     }
     dx[i] = sum;
   }
+}
+
+constexpr int kRowLanes = 32, kRowWarps = 8;
+
+/// Offset in the plane of the first maximum of a window; the window's first element if nothing in
+/// it is a number.
+__device__ int first_maximum(const float* plane, const PoolShape& s, const Window& at) {
+  int best = at.top * s.w + at.left;
+  float most = -FLT_MAX;
+  for (int r = at.top; r < at.bottom; ++r) {
+    for (int c = at.left; c < at.right; ++c) {
+      const float next = plane[r * s.w + c];
+      if (next > most) {
+        most = next;
+        best = r * s.w + c;
+      }
+    }
+  }
+  return best;
+}
+
+/// A block does `rows` rows of one plane of the input: it finds the first maximum of every window
+/// that holds one of them, keeps it with its gradient in shared memory, and then gathers. A warp
+/// walks a row, so no division finds a pixel. window and stride: as in the shape, or 0 for any.
+template <int window, int stride>
+__global__ void max_pool_backward(const float* x, const float* dy, float* dx, PoolShape s,
+                                  int rows) {
+  extern __shared__ int shared[];
+  if (window > 0) s.window = window;
+  if (stride > 0) s.stride = stride;
+  const int begin = static_cast<int>(blockIdx.y) * rows, end = min(begin + rows, s.h);
+  const int first = first_window(begin, s.window, s.stride, s.pad);
+  const int last = last_window(end - 1, s.stride, s.pad, s.oh);
+  const int windows = max(last - first + 1, 0) * s.ow;
+  int* const maximum = shared;
+  auto* const gradient = reinterpret_cast<float*>(shared + windows);
+  for (std::int64_t plane = blockIdx.x; plane < s.planes; plane += gridDim.x) {
+    const float* in = x + plane * s.h * s.w;
+    const float* incoming = dy + (plane * s.oh + first) * s.ow;
+    __syncthreads();
+    for (int r = first + static_cast<int>(threadIdx.y); r <= last; r += kRowWarps) {
+      for (int c = static_cast<int>(threadIdx.x); c < s.ow; c += kRowLanes) {
+        const int at = (r - first) * s.ow + c;
+        maximum[at] = first_maximum(in, s, window_of(s, r, c));
+        gradient[at] = incoming[at];
+      }
+    }
+    __syncthreads();
+    for (int row = begin + static_cast<int>(threadIdx.y); row < end; row += kRowWarps) {
+      const int top = first_window(row, s.window, s.stride, s.pad);
+      const int bottom = last_window(row, s.stride, s.pad, s.oh);
+      for (int column = static_cast<int>(threadIdx.x); column < s.w; column += kRowLanes) {
+        const int left = first_window(column, s.window, s.stride, s.pad);
+        const int right = last_window(column, s.stride, s.pad, s.ow);
+        const int here = row * s.w + column;
+        float sum = 0;
+        for (int r = top; r <= bottom; ++r) {
+          for (int c = left; c <= right; ++c) {
+            const int at = (r - first) * s.ow + c;
+            if (maximum[at] == here) sum += gradient[at];
+          }
+        }
+        dx[plane * s.h * s.w + here] = sum;
+      }
+    }
+  }
+}
+
+/// Rows of the input per block, and what their windows take of shared memory; no rows if even those
+/// of one row are too many.
+struct Tile {
+  int rows = 0;
+  std::size_t shared = 0;
+};
+Tile tile_of(const PoolShape& s) {
+  constexpr std::size_t kMost = 16 * 1024;  // several blocks per multiprocessor
+  constexpr std::size_t kLimit = 48 * 1024;
+  const auto bytes = [&](int rows) {
+    const int windows = (rows + s.window - 2) / s.stride + 1;
+    return static_cast<std::size_t>(windows < s.oh ? windows : s.oh) *
+           static_cast<std::size_t>(s.ow) * 8;
+  };
+  int rows = s.h < 32 ? s.h : 32;
+  while (rows > 1 && bytes(rows) > kMost) rows /= 2;
+  if (bytes(rows) > kLimit) return {};
+  return {rows, bytes(rows)};
 }
 
 constexpr std::int64_t kFits32 = std::int64_t{1} << 30;
@@ -101,17 +169,6 @@ cudaError_t forward(const float* x, float* y, const PoolShape& shape, cudaStream
   return cudaGetLastError();
 }
 
-template <bool average>
-cudaError_t backward(const float* x, const float* y, const float* dy, float* dx,
-                     const PoolShape& shape, cudaStream_t stream) {
-  const std::int64_t count = shape.planes * shape.h * shape.w;
-  const int blocks = blocks_for(count);
-  if (count < kFits32)
-    pool_backward<std::uint32_t, average><<<blocks, kThreads, 0, stream>>>(x, y, dy, dx, shape);
-  else pool_backward<std::uint64_t, average><<<blocks, kThreads, 0, stream>>>(x, y, dy, dx, shape);
-  return cudaGetLastError();
-}
-
 }  // namespace
 
 cudaError_t launch_max_pool(const float* x, float* y, const PoolShape& shape, cudaStream_t stream) {
@@ -121,13 +178,34 @@ cudaError_t launch_average_pool(const float* x, float* y, const PoolShape& shape
                                 cudaStream_t stream) {
   return forward<true>(x, y, shape, stream);
 }
-cudaError_t launch_max_pool_backward(const float* x, const float* y, const float* dy, float* dx,
+bool max_pool_backward_fits(const PoolShape& shape) { return tile_of(shape).rows > 0; }
+
+cudaError_t launch_max_pool_backward(const float* x, const float* dy, float* dx,
                                      const PoolShape& shape, cudaStream_t stream) {
-  return backward<false>(x, y, dy, dx, shape, stream);
+  const Tile tile = tile_of(shape);
+  if (tile.rows == 0) return cudaErrorInvalidValue;
+  const auto pieces = static_cast<unsigned>((shape.h + tile.rows - 1) / tile.rows);
+  constexpr std::int64_t kMostPlanes = std::int64_t{1} << 30;
+  const auto planes =
+      static_cast<unsigned>(shape.planes < kMostPlanes ? shape.planes : kMostPlanes);
+  const dim3 blocks(planes, pieces), threads(kRowLanes, kRowWarps);
+  if (shape.window == 3 && shape.stride == 2)
+    max_pool_backward<3, 2><<<blocks, threads, tile.shared, stream>>>(x, dy, dx, shape, tile.rows);
+  else if (shape.window == 2 && shape.stride == 2)
+    max_pool_backward<2, 2><<<blocks, threads, tile.shared, stream>>>(x, dy, dx, shape, tile.rows);
+  else
+    max_pool_backward<0, 0><<<blocks, threads, tile.shared, stream>>>(x, dy, dx, shape, tile.rows);
+  return cudaGetLastError();
 }
+
 cudaError_t launch_average_pool_backward(const float* dy, float* dx, const PoolShape& shape,
                                          cudaStream_t stream) {
-  return backward<true>(nullptr, nullptr, dy, dx, shape, stream);
+  const std::int64_t count = shape.planes * shape.h * shape.w;
+  const int blocks = blocks_for(count);
+  if (count < kFits32)
+    average_pool_backward<std::uint32_t><<<blocks, kThreads, 0, stream>>>(dy, dx, shape);
+  else average_pool_backward<std::uint64_t><<<blocks, kThreads, 0, stream>>>(dy, dx, shape);
+  return cudaGetLastError();
 }
 
 }  // namespace superneurons

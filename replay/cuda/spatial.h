@@ -14,8 +14,10 @@ struct PoolShape {
 
 cudaError_t launch_max_pool(const float* x, float* y, const PoolShape& shape, cudaStream_t stream);
 /// Each gradient goes to the first maximum of its window. (cuDNN does not say which one it takes.)
-cudaError_t launch_max_pool_backward(const float* x, const float* y, const float* dy, float* dx,
+cudaError_t launch_max_pool_backward(const float* x, const float* dy, float* dx,
                                      const PoolShape& shape, cudaStream_t stream);
+/// Whether the windows over one row fit the shared memory that max_pool_backward takes.
+bool max_pool_backward_fits(const PoolShape& shape);
 /// Padding does not count.
 cudaError_t launch_average_pool(const float* x, float* y, const PoolShape& shape,
                                 cudaStream_t stream);

@@ -1,4 +1,5 @@
 // Pooling, local response normalisation and batch normalisation ops.
+#include "replay/cuda/channels.h"
 #include "replay/cuda/native.h"
 #include "replay/cuda/spatial.h"
 
@@ -53,10 +54,12 @@ Result<Runner> make_max_pool_backward(const Making& making) {
   if (!pool) return pool.error();
   if (Status good = expect(making, {{pool->x}, {pool->y}, {pool->y}}, {{pool->x}}); !good)
     return good.error();
+  if (!max_pool_backward_fits(pool->shape))
+    return Error{.code = ErrorCode::bad_input, .message = "rows too wide to pool backward"};
   return Runner(
       [&libraries = making.libraries, shape = pool->shape](const KernelCall& call) -> Status {
-        SUPERNEURONS_TRY(launch_max_pool_backward(input(call, 0), input(call, 1), input(call, 2),
-                                                  output(call, 0), shape, libraries.stream));
+        SUPERNEURONS_TRY(launch_max_pool_backward(input(call, 0), input(call, 2), output(call, 0),
+                                                  shape, libraries.stream));
         return Ok{};
       });
 }
@@ -118,69 +121,67 @@ Result<Runner> make_lrn_backward(const Making& making) {
       });
 }
 
-// Batch norm is a convolution-like shape to cuDNN: x() of a Convolution is its image, bias() with
-// k = c its statistics, so descriptors are shared the same way.
 struct BatchNorm {
-  std::shared_ptr<Convolution> shape;
-  double epsilon = 0, momentum = 0;
-  Expected image() const { return {shape->shape().x()}; }
-  Expected channel() const { return {shape->shape().c}; }
+  BatchNormShape shape;
+  Expected image, channel;
 };
 Result<BatchNorm> batch_norm_of(const Making& making) {
   Attributes get(making.op());
   const int n = get.count("n"), c = get.count("c"), h = get.count("h"), w = get.count("w");
-  BatchNorm norm;
-  norm.epsilon = get.number("epsilon");
-  norm.momentum = get.number("momentum");
+  const auto epsilon = static_cast<float>(get.number("epsilon"));
+  const auto momentum = static_cast<float>(get.number("momentum"));
   if (get.fault()) return *get.fault();
-  if (product({n, c, h, w}) == kTooMany)
+  const std::int64_t hw = product({h, w});
+  if (product({n, c, hw}) == kTooMany)
     return Error{.code = ErrorCode::bad_input, .message = "an image of 2^40 elements or more"};
-  auto shape = making.libraries.convolutions.get({n, c, h, w, c, 1, 1, 1, 0, h, w});
-  if (!shape) return shape.error();
-  norm.shape = *shape;
-  return norm;
+  if (product({n, hw}) < kLeastBatchNormValues)
+    return Error{.code = ErrorCode::bad_input, .message = "normalises fewer than 4 values"};
+  return BatchNorm{{n, c, hw, epsilon, momentum}, {product({n, c, hw})}, {c}};
 }
 
-// CUDNN_BATCHNORM_SPATIAL, not its PERSISTENT form: that one adds up in scaled integers, which
-// limits the range of values.
+/// The kernels keep partial sums where the result will be.
+Status not_in_place(const Op& op, std::size_t images) {
+  for (std::size_t i = 0; i < images; ++i)
+    if (op.reads[i].tensor == op.writes[0].tensor)
+      return Error{.code = ErrorCode::bad_input, .message = "batch norm in place"};
+  return Ok{};
+}
+
 Result<Runner> make_batch_norm(const Making& making) {
-  auto norm = batch_norm_of(making);
+  const auto norm = batch_norm_of(making);
   if (!norm) return norm.error();
-  const Expected image = norm->image(), channel = norm->channel();
+  const Expected image = norm->image, channel = norm->channel;
   if (Status good = expect(making, {image, channel, channel, channel, channel},
                            {image, channel, channel, channel, channel});
       !good)
     return good.error();
-  return Runner([&libraries = making.libraries, norm = *norm](const KernelCall& call) -> Status {
-    const float one = 1, zero = 0;
-    const Convolution& shape = *norm.shape;
-    // A rerun has null running statistics, which cuDNN takes as "leave them alone".
-    SUPERNEURONS_TRY(cudnnBatchNormalizationForwardTraining(
-        libraries.cudnn.get(), CUDNN_BATCHNORM_SPATIAL, &one, &zero, shape.x(), input(call, 0),
-        shape.x(), output(call, 0), shape.bias(), input(call, 1), input(call, 2), norm.momentum,
-        output(call, 3), output(call, 4), norm.epsilon, output(call, 1), output(call, 2)));
+  if (Status good = not_in_place(making.op(), 1); !good) return good.error();
+  return Runner([&libraries = making.libraries,
+                 shape = norm->shape](const KernelCall& call) -> Status {
+    // A rerun has null running statistics.
+    SUPERNEURONS_TRY(launch_batch_norm(input(call, 0), input(call, 1), input(call, 2),
+                                       output(call, 0), output(call, 1), output(call, 2),
+                                       output(call, 3), output(call, 4), shape, libraries.stream));
     return Ok{};
   });
 }
 
 Result<Runner> make_batch_norm_backward(const Making& making) {
-  auto norm = batch_norm_of(making);
+  const auto norm = batch_norm_of(making);
   if (!norm) return norm.error();
-  const Expected image = norm->image(), channel = norm->channel();
+  const Expected image = norm->image, channel = norm->channel;
   if (Status good =
           expect(making, {image, image, channel, channel, channel}, {image, channel, channel});
       !good)
     return good.error();
-  return Runner([&libraries = making.libraries, norm = *norm](const KernelCall& call) -> Status {
-    const float one = 1, zero = 0;
-    const Convolution& shape = *norm.shape;
-    SUPERNEURONS_TRY(cudnnBatchNormalizationBackward(
-        libraries.cudnn.get(), CUDNN_BATCHNORM_SPATIAL, &one, &zero, &one, &zero, shape.x(),
-        input(call, 0), shape.x(), input(call, 1), shape.x(), output(call, 0), shape.bias(),
-        input(call, 2), output(call, 1), output(call, 2), norm.epsilon, input(call, 3),
-        input(call, 4)));
-    return Ok{};
-  });
+  if (Status good = not_in_place(making.op(), 2); !good) return good.error();
+  return Runner(
+      [&libraries = making.libraries, shape = norm->shape](const KernelCall& call) -> Status {
+        SUPERNEURONS_TRY(launch_batch_norm_backward(
+            input(call, 0), input(call, 1), input(call, 2), input(call, 3), input(call, 4),
+            output(call, 0), output(call, 1), output(call, 2), shape, libraries.stream));
+        return Ok{};
+      });
 }
 
 constexpr NativeKernel kKernels[] = {

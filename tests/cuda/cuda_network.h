@@ -18,6 +18,7 @@ inline Network every_layer() {
       batch_norm(net, convolution(net, x, {.channels = 24, .kernel = 3, .pad = 1, .bias = false}));
   x = relu(net, add(net, {left, right}));
   x = concat(net, {x, average_pool(net, x, {.kernel = 3, .stride = 1, .pad = 1})});
+  x = convolution(net, x, {.channels = 28, .kernel = 1, .stride = 2});
   x = convolution(net, x, {.channels = 20, .kernel = 5, .stride = 2, .pad = 2});
   x = average_pool(net, relu(net, x), {.kernel = 2, .stride = 2});
   x = dropout(net, relu(net, linear(net, x, {.features = 33})), 0.4);

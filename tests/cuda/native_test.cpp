@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "replay/cuda/channels.h"
 #include "replay/cuda/check.h"
 #include "replay/cuda/choices.h"
+#include "replay/cuda/engine.h"
 #include "replay/host_memory.h"
 #include "replay/kernels.h"
 #include "tests/cuda/cuda_network.h"
@@ -194,6 +196,69 @@ TEST_F(CudaNative, every_pair_of_fused_algorithms_agrees_with_the_host) {
   Comparison(*trace).run(2e-3);
 }
 
+TEST_F(CudaNative, every_algorithm_agrees_with_the_host_in_tf32) {
+  auto trace = lower(every_layer(), {.batch = 4});
+  ASSERT_TRUE(trace);
+  trace->math = "tf32";
+  const Status enumerated = enumerate_choices(*trace, 256_MiB, true);
+  ASSERT_TRUE(enumerated) << enumerated.error().message;
+  Comparison(*trace).run(1e-2);  // TF32 keeps 10 bits of each factor
+}
+
+/// Values on the device.
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<float>& values)
+      : count_(values.size()), memory_(*make_device_memory(values.size() * 4)) {
+    EXPECT_EQ(cudaMemcpy(at(), values.data(), count_ * 4, cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  float* at() { return reinterpret_cast<float*>(memory_.get()); }
+  std::vector<float> values() {
+    std::vector<float> result(count_);
+    EXPECT_EQ(cudaMemcpy(result.data(), at(), count_ * 4, cudaMemcpyDeviceToHost), cudaSuccess);
+    return result;
+  }
+
+ private:
+  std::size_t count_;
+  DeviceMemory memory_;
+};
+
+TEST_F(CudaNative, batch_norm_keeps_a_small_variance_far_from_zero) {
+  constexpr int n = 9, c = 3, hw = 50;  // planes of no multiple of 16 bytes
+  std::vector<float> values;
+  for (int i = 0; i < n * c * hw; ++i) values.push_back(i % 2 == 0 ? 1000.25F : 999.75F);
+  OnDevice x(values), y(values), ones({1, 1, 1}), zeros({0, 0, 0}), mean({0, 0, 0});
+  OnDevice invstd({0, 0, 0}), running_mean({0, 0, 0}), running_var({1, 1, 1});
+  const BatchNormShape shape{.n = n, .c = c, .hw = hw, .epsilon = 1e-5F, .momentum = 0.5F};
+  ASSERT_EQ(launch_batch_norm(x.at(), ones.at(), zeros.at(), y.at(), mean.at(), invstd.at(),
+                              running_mean.at(), running_var.at(), shape, nullptr),
+            cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  for (float each : mean.values()) EXPECT_NEAR(each, 1000, 1e-3);
+  for (float each : invstd.values()) EXPECT_NEAR(each, 4, 1e-2);
+  for (float each : running_mean.values()) EXPECT_NEAR(each, 500, 1e-3);
+  for (float each : running_var.values()) EXPECT_NEAR(each, 0.5 * (1 + 0.0625), 1e-3);
+  for (float each : y.values()) EXPECT_NEAR(std::abs(each), 1, 1e-2);
+  EXPECT_NE(launch_batch_norm(x.at(), ones.at(), zeros.at(), x.at(), mean.at(), invstd.at(),
+                              nullptr, nullptr, shape, nullptr),
+            cudaSuccess);  // in place
+}
+
+TEST(EngineNames, are_read_as_they_are_written) {
+  for (const EngineConfig& config :
+       {EngineConfig{0, {}}, EngineConfig{23, {{2, 1}}}, EngineConfig{4007, {{2, 31}, {14, -1}}}}) {
+    const auto read = parse_engine(engine_name(config));
+    ASSERT_TRUE(read) << read.error().message;
+    EXPECT_EQ(read->engine, config.engine);
+    EXPECT_EQ(read->knobs, config.knobs);
+  }
+  for (const char* bad :
+       {"engine:", "engine:x", "engine:-1", "engine:3:", "engine:3:9", "engine:3:1=2,",
+        "engine:3:1=2;4=5", "engine:3:99=1", "ALGO_1", "engine:99999999999999999999"})
+    EXPECT_FALSE(parse_engine(bad)) << bad;
+}
+
 std::string refusal(const Trace& trace) {
   const Status ready = make_cuda_native_kernels()->prepare(trace, 1);
   return ready ? "" : ready.error().message;
@@ -215,6 +280,10 @@ TEST_F(CudaNative, refuses_by_name_what_it_cannot_run) {
   bad = *trace;
   bad.ops[0].choices[0].algorithm = "GUESS";
   EXPECT_NE(refusal(bad).find("'GUESS'"), std::string::npos);
+  bad.ops[0].choices[0].algorithm = "engine:GUESS";
+  EXPECT_NE(refusal(bad).find("names no engine"), std::string::npos);
+  bad.ops[0].choices[0].algorithm = "CUBLAS";  // the first convolution is 3x3
+  EXPECT_NE(refusal(bad).find("1x1"), std::string::npos);
 }
 
 TEST_F(CudaNative, choices_say_what_is_deterministic_and_stay_in_the_limit) {
