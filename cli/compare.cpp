@@ -257,8 +257,9 @@ Status compare_cell(const Subject& subject, const Options& options, const std::s
   Bytes keep_all{};
   for (const BoundRow& bound : all.bounds)
     if (bound.trace_hash == subject.hash && bound.name == "keep_all") keep_all = bound.bytes;
-  session.console.print(fmt::format("\nbudget {} = {}\n{}{}", budget_text,
+  session.console.print(fmt::format("\nbudget {} = {}{}\n{}{}", budget_text,
                                     format_bytes(budget->device),
+                                    budget_text.ends_with('%') ? " (of the liveness peak)" : "",
                                     cell_text(rows, refused, keep_all), winner_text(rows)));
   all.outcomes.insert(all.outcomes.end(), rows.begin(), rows.end());
   all.refusals.insert(all.refusals.end(), refused.begin(), refused.end());
@@ -271,11 +272,11 @@ Status compare_trace(const Options& options, const Session& session, Comparison&
   Subject subject{.loaded = std::move(*loaded)};
   const Trace& trace = subject.loaded.trace;
   subject.hash = trace_hash(trace);
-  session.console.print(
-      fmt::format("{}: {} ops, batch {}, recorded on {}; budgets in percent are of the liveness "
-                  "peak\n\n",
-                  trace.name, trace.ops.size(), trace.batch,
-                  trace.device.empty() ? "no device (times are estimates)" : trace.device));
+  const bool measured = trace.capability(Fact::durations) == Capability::exact;
+  session.console.print(fmt::format("{}: {} ops, batch {}, times {} {}\n\n", trace.name,
+                                    trace.ops.size(), trace.batch,
+                                    measured ? "measured on" : "estimated for",
+                                    trace.device.empty() ? "no device" : trace.device));
   if (Status status = find_floors(subject, options, session); !status) return status;
   add_bounds(subject, options, session, all);
   for (const std::string& budget : options.budgets)

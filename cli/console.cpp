@@ -15,6 +15,13 @@ void to_standard_error(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
+/// Messages quote files and commands; a line stays a line, and no terminal obeys them.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text;
+}
+
 }  // namespace
 
 Console::Console()
@@ -35,14 +42,14 @@ void Console::progress(const std::string& line) {
   if (!terminal_ || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
   std::fflush(stdout);
   clear_line();
-  to_standard_error("  " + line);
+  to_standard_error("  " + printable(line));
   line_shown_ = true;
 }
 
 void Console::note(std::string_view text) {
   clear_line();
   std::fflush(stdout);
-  to_standard_error(fmt::format("superneurons: note: {}\n", text));
+  to_standard_error(printable(fmt::format("superneurons: note: {}", text)) + "\n");
 }
 
 void Console::error(const Error& error) {
@@ -52,7 +59,7 @@ void Console::error(const Error& error) {
   if (!error.file.empty()) where = error.file + ":";
   if (error.line > 0) where += fmt::format("{}:", error.line);
   if (!where.empty()) where += ' ';
-  to_standard_error(fmt::format("superneurons: {}{}\n", where, error.message));
+  to_standard_error(printable(fmt::format("superneurons: {}{}", where, error.message)) + "\n");
 }
 
 Status Console::finish() {

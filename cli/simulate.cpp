@@ -17,6 +17,7 @@ struct Options {
   std::string json;
   std::string timeline;
   std::string memory;
+  std::string clock = "replay";
 };
 
 Status write_timeline(const Options& options, const Loaded& loaded, const Plan& plan) {
@@ -34,7 +35,8 @@ Status run(const Options& options, const Session& session) {
   if (!loaded) return loaded.error();
   const auto plan = plan_from(options.source, options.target, *loaded, session);
   if (!plan) return plan.error();
-  const auto outcome = evaluate(loaded->trace, *plan, loaded->profile);
+  const Clock clock = options.clock == "program" ? Clock::program : Clock::replay;
+  const auto outcome = evaluate(loaded->trace, *plan, loaded->profile, {.clock = clock});
   if (!outcome) return outcome.error();
   session.console.print(format_outcome(*outcome));
   if (Status status = write_timeline(options, *loaded, *plan); !status) return status;
@@ -56,6 +58,12 @@ void add_simulate_command(CLI::App& app, Session& session) {
   add_plan_options(*command, options->source);
   add_budget_option(*command, options->target);
   add_setting_options(*command, options->target);
+  command
+      ->add_option("--clock", options->clock,
+                   "replay: what our driver takes; program: what the traced program would take "
+                   "with the plan, by its own host times")
+      ->check(CLI::IsMember({"replay", "program"}))
+      ->capture_default_str();
   add_json_option(*command, options->json);
   add_output_option(*command, "--timeline", options->timeline,
                     "timeline to write, for https://ui.perfetto.dev");
