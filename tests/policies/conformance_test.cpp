@@ -86,6 +86,17 @@ TEST_P(EveryPolicy, HasAFloorThatFitsAndNothingBelow) {
   }
 }
 
+TEST_P(EveryPolicy, PlansADeepNetwork) {
+  const Trace trace = network_trace("resnet50", Lowering::native, 1);
+  const Bytes liveness = peak_of(trace, "liveness");
+  for (const int percent : {100, 85, 70}) {
+    const PlanRequest request = request_for(GetParam(), {liveness.count * percent / 100});
+    const Result<Plan> plan = plan_for(trace, request);
+    if (plan) expect_good(trace, *plan, request.budget);
+    else EXPECT_EQ(plan.error().code, ErrorCode::does_not_fit) << plan.error().message;
+  }
+}
+
 TEST_P(EveryPolicy, IsDeterministic) {
   for (const auto& [name, trace] : policy_traces()) {
     PlanRequest request =

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "networks/network.h"
 #include "policies/policy.h"
 #include "tests/mini_trace.h"
 
@@ -20,6 +21,9 @@ std::vector<NamedTrace> policy_traces();
 /// A training step of `layers` layers of convolution, batch norm and ReLU, where time and bytes are
 /// such that copies hide behind the ops.
 Trace layered_trace(int layers);
+
+/// A built-in network with durations from the cost model.
+Trace network_trace(const std::string& network, Lowering lowering, std::int64_t batch);
 
 /// 1 byte per ns each way, no latency.
 DeviceProfile slow_link();

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "memory/placement.h"
+#include "networks/network.h"
 
 namespace superneurons {
 namespace {
@@ -154,11 +155,20 @@ Trace layered_trace(int layers) {
   return trace;
 }
 
+Trace network_trace(const std::string& network, Lowering lowering, std::int64_t batch) {
+  const Result<Network> net = find_network(network);
+  Result<Trace> trace = lower(*net, {.batch = batch, .lowering = lowering});
+  estimate_durations(*trace, slow_link());
+  return *trace;
+}
+
 std::vector<NamedTrace> policy_traces() {
   return {{"chain", chain()},
           {"corners", corners()},
           {"residual", residual()},
-          {"layered", layered_trace(6)}};
+          {"layered", layered_trace(6)},
+          {"small_cnn", network_trace("small_cnn", Lowering::native, 4)},
+          {"small_cnn_paper", network_trace("small_cnn", Lowering::paper, 4)}};
 }
 
 DeviceProfile slow_link() {
