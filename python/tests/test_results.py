@@ -1,6 +1,7 @@
 """Result files: read, written back, asked; errors name file and what is wrong."""
 
 import json
+import re
 
 import pytest
 
@@ -52,6 +53,21 @@ def test_what_was_read_is_written_back_to_the_byte(tmp_path):
     )
     results.write_results(results.read_results(file), str(tmp_path / "again.json"))
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "r.json").read_bytes()
+
+
+def test_the_example_of_the_format_document_is_read_and_written_back(root, tmp_path):
+    text = (root / "traces" / "FORMAT.md").read_text()
+    [block] = re.findall(r"```json\n(.*?)```", text, re.S)
+    (tmp_path / "r.json").write_text(block)
+    assert results.format_results(results.read_results(str(tmp_path / "r.json"))) == block
+
+
+def test_what_the_program_compares_is_written_back_to_the_byte(root, program, tmp_path):
+    file = tmp_path / "compare.json"
+    program("compare", root / "traces" / "alexnet-b128.jsonl.gz", "--json", file)
+    read = results.read_results(str(file))
+    assert results.format_results(read).encode() == file.read_bytes()
+    assert results.best(read).policy in {outcome.policy for outcome in read.outcomes}
 
 
 def test_unknown_keys_are_ignored(tmp_path):
