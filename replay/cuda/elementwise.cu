@@ -63,6 +63,7 @@ __global__ void add_bias(float* y, const float* bias, std::int64_t planes, std::
         vectors[i] = {v.x + value, v.y + value, v.z + value, v.w + value};
       }
     } else {
+#pragma unroll 8
       for (std::int64_t i = threadIdx.x; i < inner; i += blockDim.x) row[i] += value;
     }
   }

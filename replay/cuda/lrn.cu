@@ -4,79 +4,118 @@
 namespace superneurons {
 namespace {
 
-/// k + alpha / size * sum of squares around channel `channel`; `x` is at channel 0 of a pixel.
-template <int half>
-__device__ float scale_at(const float* x, const LrnShape& s, int channel) {
+// A thread walks channels of one pixel with the window of x in registers, so that memory gives each
+// value once. Channels are cut into chunks to have enough threads; chunks read a few channels of
+// their neighbours.
+
+constexpr int kChunk = 32;
+
+struct Walk {
+  std::int64_t pixel = 0;  // where channel 0 of the pixel is
+  int begin = 0, end = 0;  // channels
+};
+__device__ Walk walk_of(std::int64_t item, const LrnShape& s, int chunk) {
+  const std::int64_t pixels = s.n * s.hw;
+  const std::int64_t pixel = item % pixels, image = pixel / s.hw;
+  const int begin = static_cast<int>(item / pixels) * chunk;
+  return {image * s.c * s.hw + (pixel - image * s.hw), begin, min(begin + chunk, s.c)};
+}
+
+__device__ float channel_of(const float* x, const LrnShape& s, const Walk& walk, int channel) {
+  return channel >= 0 && channel < s.c ? x[walk.pixel + channel * s.hw] : 0.0F;
+}
+
+/// Drops the first value and puts `next` at the end.
+template <int size>
+__device__ void shift(float (&window)[size], float next) {
+#pragma unroll
+  for (int m = 0; m + 1 < size; ++m) window[m] = window[m + 1];
+  window[size - 1] = next;
+}
+
+template <int size>
+__device__ float scale_of(const float (&window)[size], const LrnShape& s) {
   float sum = 0;
 #pragma unroll
-  for (int offset = -half; offset <= half; ++offset) {
-    const int c = channel + offset;
-    if (c < 0 || c >= s.c) continue;
-    const float value = x[c * s.hw];
-    sum += value * value;
-  }
+  for (int m = 0; m < size; ++m) sum += window[m] * window[m];
   return s.k + s.alpha / static_cast<float>(s.size) * sum;
 }
 
-/// One thread per pixel and channel.
-template <int half>
-__global__ void lrn(const float* x, float* y, LrnShape s) {
-  const std::int64_t count = s.n * s.c * s.hw;
-  for (std::int64_t i = first_item(); i < count; i += item_stride()) {
-    const auto channel = static_cast<int>(i / s.hw % s.c);
-    const float scale = scale_at<half>(x + (i - channel * s.hw), s, channel);
-    y[i] = x[i] * powf(scale, -s.beta);
-  }
+/// scale^-beta; AlexNet's beta of 3/4 by two roots, which cost much less than powf.
+__device__ float to_minus_beta(float scale, const LrnShape& s) {
+  if (s.beta != 0.75F) return powf(scale, -s.beta);
+  const float root = rsqrtf(scale);
+  return root * sqrtf(root);
 }
 
-/// dx_i = dy_i s_i^-beta - 2 alpha beta / size * x_i * sum over j near i of t_j, where
-/// t_j = dy_j y_j / s_j. One thread walks the channels of a pixel with the last t and dy s^-beta in
-/// registers, so that dy_j is read before dx_(j - half) is written and dx may be dy.
 template <int half>
-__global__ void lrn_backward(const float* x, const float* y, const float* dy, float* dx,
-                             LrnShape s) {
+__global__ void lrn(const float* x, float* y, LrnShape s, int chunk, std::int64_t items) {
   constexpr int size = 2 * half + 1;
-  const float factor = 2 * s.alpha * s.beta / static_cast<float>(s.size);
-  for (std::int64_t pixel = first_item(); pixel < s.n * s.hw; pixel += item_stride()) {
-    const std::int64_t base = pixel / s.hw * s.c * s.hw + pixel % s.hw;
-    float t[size] = {};           // t[size - 1] belongs to channel j
-    float scaled[half + 1] = {};  // scaled[half] = dy_j s_j^-beta
-    for (int j = 0; j < s.c + half; ++j) {
+  for (std::int64_t item = first_item(); item < items; item += item_stride()) {
+    const Walk walk = walk_of(item, s, chunk);
+    float window[size] = {};  // window[half] belongs to channel i
 #pragma unroll
-      for (int m = 0; m + 1 < size; ++m) t[m] = t[m + 1];
-#pragma unroll
-      for (int m = 0; m < half; ++m) scaled[m] = scaled[m + 1];
-      t[size - 1] = 0;
-      if (j < s.c) {
-        const float scale = scale_at<half>(x + base, s, j);
-        const std::int64_t at = base + j * s.hw;
-        const float gradient = dy[at];
-        t[size - 1] = gradient * y[at] / scale;
-        scaled[half] = gradient * powf(scale, -s.beta);
-      }
-      const int i = j - half;
-      if (i < 0) continue;
-      float sum = 0;
-#pragma unroll
-      for (int m = 0; m < size; ++m) sum += t[m];
-      const std::int64_t at = base + i * s.hw;
-      dx[at] = scaled[0] - factor * x[at] * sum;
+    for (int m = -half; m < half; ++m) shift(window, channel_of(x, s, walk, walk.begin + m));
+#pragma unroll 4
+    for (int i = walk.begin; i < walk.end; ++i) {
+      shift(window, channel_of(x, s, walk, i + half));
+      y[walk.pixel + i * s.hw] = window[half] * to_minus_beta(scale_of(window, s), s);
     }
   }
 }
 
+/// dx_i = dy_i s_i^-beta - 2 alpha beta / size * x_i * sum over j near i of t_j, where
+/// t_j = dy_j y_j / s_j and y_j = x_j s_j^-beta. A thread keeps the last t and dy s^-beta, so that
+/// dy_j is read before dx_(j - half) is written, and dx may be dy if a chunk is all channels.
+template <int half>
+__global__ void lrn_backward(const float* x, const float* dy, float* dx, LrnShape s, int chunk,
+                             std::int64_t items) {
+  constexpr int size = 2 * half + 1;
+  const float factor = 2 * s.alpha * s.beta / static_cast<float>(s.size);
+  for (std::int64_t item = first_item(); item < items; item += item_stride()) {
+    const Walk walk = walk_of(item, s, chunk);
+    float window[size] = {};      // window[half] belongs to channel j, window[0] to j - half
+    float t[size] = {};           // t[size - 1] belongs to channel j
+    float scaled[half + 1] = {};  // scaled[half] = dy_j s_j^-beta
+    const int first = walk.begin - half;
+#pragma unroll
+    for (int m = -half; m < half; ++m) shift(window, channel_of(x, s, walk, first + m));
+#pragma unroll 4
+    for (int j = first; j < walk.end + half; ++j) {
+      shift(window, channel_of(x, s, walk, j + half));
+      const float scale = scale_of(window, s);
+      const float gradient = channel_of(dy, s, walk, j) * to_minus_beta(scale, s);
+      shift(scaled, gradient);
+      shift(t, gradient * window[half] / scale);
+      const int i = j - half;
+      if (i < walk.begin) continue;
+      float sum = 0;
+#pragma unroll
+      for (int m = 0; m < size; ++m) sum += t[m];
+      dx[walk.pixel + i * s.hw] = scaled[0] - factor * window[0] * sum;
+    }
+  }
+}
+
+std::int64_t items_of(const LrnShape& s, int chunk) {
+  return s.n * s.hw * ((s.c + chunk - 1) / chunk);
+}
+
 template <int half>
 cudaError_t forward(const float* x, float* y, const LrnShape& shape, cudaStream_t stream) {
-  lrn<half><<<blocks_for(shape.n * shape.c * shape.hw), kThreads, 0, stream>>>(x, y, shape);
+  const std::int64_t items = items_of(shape, kChunk);
+  lrn<half><<<blocks_for(items), kThreads, 0, stream>>>(x, y, shape, kChunk, items);
   return cudaGetLastError();
 }
 
 template <int half>
-cudaError_t backward(const float* x, const float* y, const float* dy, float* dx,
-                     const LrnShape& shape, cudaStream_t stream) {
-  constexpr int threads = 64;  // few pixels, long walks: small blocks spread better
+cudaError_t backward(const float* x, const float* dy, float* dx, const LrnShape& shape,
+                     cudaStream_t stream) {
+  constexpr int threads = 128;
+  const int chunk = dx == dy ? shape.c : kChunk;
+  const std::int64_t items = items_of(shape, chunk);
   lrn_backward<half>
-      <<<blocks_for(shape.n * shape.hw, threads), threads, 0, stream>>>(x, y, dy, dx, shape);
+      <<<blocks_for(items, threads), threads, 0, stream>>>(x, dy, dx, shape, chunk, items);
   return cudaGetLastError();
 }
 
@@ -97,17 +136,17 @@ cudaError_t launch_lrn(const float* x, float* y, const LrnShape& shape, cudaStre
   }
 }
 
-cudaError_t launch_lrn_backward(const float* x, const float* y, const float* dy, float* dx,
-                                const LrnShape& shape, cudaStream_t stream) {
+cudaError_t launch_lrn_backward(const float* x, const float* dy, float* dx, const LrnShape& shape,
+                                cudaStream_t stream) {
   switch (shape.size) {
     case 3:
-      return backward<1>(x, y, dy, dx, shape, stream);
+      return backward<1>(x, dy, dx, shape, stream);
     case 5:
-      return backward<2>(x, y, dy, dx, shape, stream);
+      return backward<2>(x, dy, dx, shape, stream);
     case 7:
-      return backward<3>(x, y, dy, dx, shape, stream);
+      return backward<3>(x, dy, dx, shape, stream);
     case 9:
-      return backward<4>(x, y, dy, dx, shape, stream);
+      return backward<4>(x, dy, dx, shape, stream);
     default:
       return cudaErrorInvalidValue;
   }

@@ -34,8 +34,8 @@ struct LrnShape {
 inline bool lrn_size_supported(int size) { return size >= 3 && size <= 9 && size % 2 == 1; }
 
 cudaError_t launch_lrn(const float* x, float* y, const LrnShape& shape, cudaStream_t stream);
-/// dx may be dy.
-cudaError_t launch_lrn_backward(const float* x, const float* y, const float* dy, float* dx,
-                                const LrnShape& shape, cudaStream_t stream);
+/// dx may be dy. y is computed again, which costs less than to read it.
+cudaError_t launch_lrn_backward(const float* x, const float* dy, float* dx, const LrnShape& shape,
+                                cudaStream_t stream);
 
 }  // namespace superneurons

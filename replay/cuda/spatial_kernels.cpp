@@ -115,8 +115,8 @@ Result<Runner> make_lrn_backward(const Making& making) {
   if (Status good = expect(making, {image, image, image}, {image}); !good) return good.error();
   return Runner(
       [&libraries = making.libraries, shape = lrn->shape](const KernelCall& call) -> Status {
-        SUPERNEURONS_TRY(launch_lrn_backward(input(call, 0), input(call, 1), input(call, 2),
-                                             output(call, 0), shape, libraries.stream));
+        SUPERNEURONS_TRY(launch_lrn_backward(input(call, 0), input(call, 2), output(call, 0), shape,
+                                             libraries.stream));
         return Ok{};
       });
 }
