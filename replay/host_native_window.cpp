@@ -94,15 +94,19 @@ Status run_max_backward(const HostCall& call) {
   return Ok{};
 }
 
-float share(const Pool& p) { return 1.0F / static_cast<float>(p.window * p.window); }
+/// What each pixel of a window counts for; padding does not count (cuDNN's mode that excludes it).
+float share(const Pool& p, std::int64_t oh, std::int64_t ow) {
+  int pixels = 0;
+  for_each_pixel(p, oh, ow, [&](std::int64_t) { ++pixels; });
+  return 1.0F / static_cast<float>(std::max(pixels, 1));
+}
 
-/// Padding counts as zeros, as in cuDNN's mode that includes it.
 Status run_average(const HostCall& call) {
   const Pool p = pool(call);
   for_each_place(p, [&](std::int64_t plane, std::int64_t place, std::int64_t oh, std::int64_t ow) {
     float sum = 0;
     for_each_pixel(p, oh, ow, [&](std::int64_t pixel) { sum += call.in(0)[plane + pixel]; });
-    call.out(0)[place] = sum * share(p);
+    call.out(0)[place] = sum * share(p, oh, ow);
   });
   return Ok{};
 }
@@ -111,7 +115,7 @@ Status run_average_backward(const HostCall& call) {
   const Pool p = pool(call);
   std::fill_n(call.out(0), p.planes() * p.h * p.w, 0.0F);
   for_each_place(p, [&](std::int64_t plane, std::int64_t place, std::int64_t oh, std::int64_t ow) {
-    const float part = call.in(0)[place] * share(p);
+    const float part = call.in(0)[place] * share(p, oh, ow);
     for_each_pixel(p, oh, ow, [&](std::int64_t pixel) { call.out(0)[plane + pixel] += part; });
   });
   return Ok{};
