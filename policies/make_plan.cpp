@@ -124,12 +124,21 @@ Result<Utmost> utmost(const Trace& trace, const DeviceProfile& profile, const Pl
     if (percent == 400 && other->needs.budget == first) break;  // it does not look at the budget
     if (other->needs.budget < best->needs.budget) best = std::move(other);
   }
-  for (int tries = 0; tries < 8; ++tries) {
-    Result<Utmost> less =
-        made_for(trace, profile, request, predict, best->needs.budget - kAllocationUnit);
+  // Asked for just what it needs, a policy may find a plan that needs less; asked for a unit less
+  // than that, too.
+  bool less_asked = false;
+  for (int tries = 0; tries < 16; ++tries) {
+    const Bytes asked = best->needs.budget - (less_asked ? kAllocationUnit : 0_B);
+    Result<Utmost> less = made_for(trace, profile, request, predict, asked);
     if (!less) return less;
-    if (less->needs.budget >= best->needs.budget) break;
-    best = std::move(less);
+    if (less->needs.budget < best->needs.budget) {
+      best = std::move(less);
+      less_asked = false;
+    } else if (less_asked) {
+      break;
+    } else {
+      less_asked = true;
+    }
   }
   return best;
 }
