@@ -1,13 +1,11 @@
 // The table of policies: one row each, and nothing registers itself.
-#include <array>
-
 #include "policies/passes.h"
 #include "policies/policy.h"
 
 namespace superneurons {
 
 std::span<const PolicyEntry> policies() {
-  static const std::array<PolicyEntry, 5> entries{
+  static const PolicyEntry entries[] = {
       PolicyEntry{"keep_all",
                   "everything stays on the device: the upper bound of memory",
                   {},
@@ -43,14 +41,14 @@ std::span<const PolicyEntry> policies() {
 }
 
 std::span<const CompositionEntry> compositions() {
-  static constexpr std::array<CompositionEntry, 4> entries{{
+  static constexpr CompositionEntry entries[] = {
       {"liveness_offload", "liveness+offload", "frees early and offloads what does not fit"},
       {"liveness_recompute", "liveness+recompute", "frees early and recomputes what does not fit"},
       {"offload_recompute", "liveness+offload+recompute",
        "frees early, offloads, and recomputes what still does not fit"},
       {"recompute_offload", "liveness+recompute+offload",
        "frees early, recomputes, and offloads what still does not fit"},
-  }};
+  };
   return entries;
 }
 

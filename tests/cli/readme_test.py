@@ -39,7 +39,7 @@ def shell(command, folder):
 
 
 def without_times(text):
-    return re.sub(r" *\b[\d.]+ (ns|us|ms|s)\b", " TIME", text)
+    return re.sub(r" +", " ", re.sub(r"\b[\d.]+ (ns|us|ms|s)\b", "TIME", text))
 
 
 def commands(block):
