@@ -49,6 +49,24 @@ Status known_policies(const std::vector<std::string>& names) {
   return Ok{};
 }
 
+/// "liveness,offload:need=all,min=1MiB,exec:./a.py b,c": commas part policies, but not the options
+/// of one, and a command takes the rest of its argument.
+std::vector<std::string> split_policies(const std::vector<std::string>& arguments) {
+  std::vector<std::string> names;
+  for (const std::string& argument : arguments) {
+    std::size_t end = 0;
+    for (std::size_t begin = 0; begin <= argument.size(); begin = end + 1) {
+      const bool command = is_exec(std::string_view(argument).substr(begin));
+      end = command ? argument.size() : std::min(argument.find(',', begin), argument.size());
+      const std::string piece = argument.substr(begin, end - begin);
+      const bool option = piece.find('=') < piece.find_first_of(":+");
+      if (option && !command && begin > 0) names.back() += "," + piece;
+      else names.push_back(piece);
+    }
+  }
+  return names;
+}
+
 std::vector<std::string> all_policies() {
   std::vector<std::string> names;
   for (const PolicyEntry& entry : policies()) names.emplace_back(entry.name);
@@ -286,7 +304,7 @@ Status compare_trace(const Options& options, const Session& session, Comparison&
 }
 
 Status compare(Options options, const Session& session) {
-  if (options.policies.empty()) options.policies = all_policies();
+  options.policies = options.policies.empty() ? all_policies() : split_policies(options.policies);
   if (Status status = known_policies(options.policies); !status) return status;
   Comparison all;
   for (const std::string& file : options.traces) {
@@ -311,8 +329,8 @@ void add_compare_command(CLI::App& app, Session& session) {
                               "traces/alexnet-b128.jsonl.gz --budgets 2GiB,90%,floor",
                               [options, &session] { return compare(*options, session); });
   command->add_option("traces", options->traces, "trace files")->required();
-  command->add_option("--policies", options->policies, "default: all of `superneurons policies`")
-      ->delimiter(',');
+  command->add_option("--policies", options->policies,
+                      "e.g. liveness,offload:need=all; default: all of `superneurons policies`");
   command
       ->add_option("--budgets", options->budgets,
                    "e.g. 12GiB,60%,floor; floor is the smallest at which any of them fits")

@@ -1,6 +1,8 @@
 """Every command does its job on a small trace: what it prints, writes and returns."""
 
 import json
+import os
+import pty
 import subprocess
 
 import pytest
@@ -232,6 +234,42 @@ def test_same_call_same_bytes(run, chain):
 
 def test_no_progress_where_there_is_no_terminal(run, chain):
     assert run("compare", chain).err == ""
+
+
+def test_progress_on_a_terminal_after_a_second(chain):
+    ours, theirs = pty.openpty()
+    policy = "exec:sleep 1.1; python3 python/examples/keep_most.py"
+    process = subprocess.Popen(
+        [PROGRAM, "compare", chain, "--policies", policy, "--budgets", "1MiB,2MiB"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True,
+    )  # fmt: skip
+    out, _ = process.communicate(timeout=60)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert process.returncode == 0, shown
+    assert "chain: exec:" in shown
+    assert shown.endswith("\r\033[K")
+    assert "\033" not in out
+
+
+def test_a_policy_program_in_a_comparison(run, chain):
+    policy = "exec:python3 python/examples/keep_most.py"
+    done = run("compare", chain, "--policies", f"liveness,{policy}", "--budgets", "1MiB")
+    assert done.code == 0, done.err
+    assert "winner: " in done.out
+
+
+def test_commas_part_policies_but_not_their_options(run, chain):
+    policies = "liveness+offload:layers=all,need=all,keep_all"
+    arguments = ["compare", chain, "--budgets", "1MiB", "--policies"]
+    result = json.loads(run(*arguments, policies, "--json", "-").out)
+    names = [row["policy"] for row in result["outcomes"]]
+    assert names == ["liveness+offload:layers=all,need=all", "keep_all"]
+    command = "exec:python3 python/examples/keep_most.py a,b"
+    result = json.loads(run(*arguments, f"liveness,{command}", "--json", "-").out)
+    assert [row["policy"] for row in result["outcomes"]] == ["liveness", command]
+    assert "no policy is named" in run(*arguments, "liveness,").error
 
 
 def test_a_closed_pipe_is_no_crash():
