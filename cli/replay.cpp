@@ -128,7 +128,9 @@ Status replay(const Options& options, const Session& session) {
   // The arena is the budget, except that memory nobody needs is not taken from this machine.
   plan->budget.device = std::min(plan->budget.device, outcome->placed_peak_bytes);
   session.console.progress(fmt::format("replay of {} training steps", options.steps));
-  const auto run = run_plan(trace, *plan, *how);
+  auto run = run_plan(trace, *plan, *how);
+  if (!run && run.error().code == ErrorCode::bad_input && how->kernels == KernelSet::native)
+    run.error().message += " (--kernels verify replays any trace)";
   if (!run) return run.error();
   outcome->measured_step_ns = middle(run->measured.steps, how->warmup_steps);
   outcome->measured_peak_bytes = run->measured.peak;
