@@ -8,10 +8,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "ir/files.h"
@@ -66,9 +68,10 @@ Result<DeviceProfile> profile_of(const Options& options) {
   const CalibrateOptions how{.name = options.on == "cuda" ? "h200" : "host",
                              .origin = fmt::format("superneurons_fidelity ({})", today()),
                              .progress = say};
-  Result<DeviceProfile> profile = calibrate_host(how);
 #ifdef SUPERNEURONS_CUDA
-  if (options.on == "cuda") profile = calibrate_cuda(how);
+  Result<DeviceProfile> profile = options.on == "cuda" ? calibrate_cuda(how) : calibrate_host(how);
+#else
+  Result<DeviceProfile> profile = calibrate_host(how);
 #endif
   if (!profile) return profile;
   if (Status status = write_profile(*profile, file); !status) return status.error();
@@ -77,8 +80,10 @@ Result<DeviceProfile> profile_of(const Options& options) {
 
 Result<Trace> trace_of(const Options& options, const std::string& spec) {
   const auto colon = spec.rfind(':');
+  if (colon == std::string::npos || std::atoll(spec.c_str() + colon + 1) < 1)
+    return Error{.code = ErrorCode::bad_usage, .message = spec + " is not of the form NAME:BATCH"};
   const std::string name = spec.substr(0, colon);
-  const std::int64_t batch = std::stoll(spec.substr(colon + 1));
+  const std::int64_t batch = std::atoll(spec.c_str() + colon + 1);
   const std::string file = fmt::format("{}/{}-b{}.jsonl.gz", options.out, name, batch);
   if (std::filesystem::exists(file)) return read_trace(file);
   say(fmt::format("recording {} batch {}", name, batch));
@@ -139,12 +144,6 @@ Result<const Checksums*> reference(Subject& subject, const Plan& plan, const Rep
   return &(subject.references[key] = run->checksums);
 }
 
-std::string quoted(std::string text) {
-  std::replace(text.begin(), text.end(), '"', '\'');
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return '"' + text + '"';
-}
-
 /// Every command's predicted and measured start and end, to find what a prediction misses.
 Status write_spans(const Subject& subject, const DeviceProfile& profile, const Options& options,
                    const Plan& plan, const std::string& budget, const ReplayOptions& how) {
@@ -178,81 +177,119 @@ Status write_spans(const Subject& subject, const DeviceProfile& profile, const O
                     text);
 }
 
-/// One line of JSON: predicted, measured, equality, or why there is none.
-std::string run_cell(Subject& subject, const DeviceProfile& profile, const Options& options,
-                     const std::string& policy, const std::string& budget_name, Bytes budget) {
-  const Trace& trace = subject.trace;
-  const std::string head = fmt::format(
-      "{{\"trace\":\"{}\",\"trace_hash\":\"{}\",\"policy\":\"{}\",\"budget\":\"{}\",\"budget_"
-      "bytes\":{}",
-      trace.name, subject.hash, policy, budget_name, budget.count);
-  const auto failed = [&](const Error& error) {
-    return head + ",\"error\":" + quoted(error.message) + "}";
-  };
-  const Predict predict = predictor(trace, profile);
-  const PlanRequest request{.policy = policy, .budget = {budget, profile.host_memory}};
-  auto plan = make_plan(trace, profile, request, predict);
-  if (!plan && budget_name == "floor" && plan.error().shortage) {
-    PlanRequest smallest = request;
-    smallest.budget.device = plan.error().shortage->smallest_budget;
-    if (smallest.budget.device.count > 0) plan = make_plan(trace, profile, smallest, predict);
+using Row = nlohmann::ordered_json;
+
+/// What the prediction is made with: the profile with the rates of the very pool that the replay
+/// pinned, as probed before it ran.
+DeviceProfile with_pool(DeviceProfile profile, const Measured& measured) {
+  if (measured.pool_offload_bytes_per_ns > 0) {
+    profile.offload = at_rate(profile.offload, measured.pool_offload_bytes_per_ns);
+    profile.prefetch = at_rate(profile.prefetch, measured.pool_prefetch_bytes_per_ns);
   }
-  if (!plan) return failed(plan.error());
-  const auto outcome = evaluate(trace, *plan, profile);
-  if (!outcome) return failed(outcome.error());
-  plan->budget.device = outcome->placed_peak_bytes;
+  return profile;
+}
+
+Result<Plan> plan_of(const Subject& subject, const DeviceProfile& profile, const Row& row) {
+  PlanRequest request{
+      .policy = row["policy"],
+      .budget = {Bytes{row["budget_bytes"].get<std::int64_t>()}, profile.host_memory}};
+  const Predict predict = predictor(subject.trace, profile);
+  auto plan = make_plan(subject.trace, profile, request, predict);
+  if (plan || row["budget"] != "floor" || !plan.error().shortage) return plan;
+  request.budget.device = plan.error().shortage->smallest_budget;
+  if (request.budget.device.count == 0) return plan;
+  return make_plan(subject.trace, profile, request, predict);
+}
+
+void add_prediction(Row& row, const Outcome& outcome) {
+  row["placed_peak_bytes"] = outcome.placed_peak_bytes.count;
+  row["host_bytes"] = outcome.host_bytes.count;
+  row["compute_ns"] = outcome.compute_ns.count;
+  row["offload_bytes"] = outcome.offload_bytes.count;
+  row["prefetch_bytes"] = outcome.prefetch_bytes.count;
+  row["recompute_runs"] = outcome.recompute_runs;
+  row["recompute_ns"] = outcome.recompute_ns.count;
+  for (std::size_t i = 0; i < kCauseNames.size(); ++i)
+    row["stall_ns"][std::string(kCauseNames[i])] = outcome.stall_ns[i].count;
+}
+
+void add_measurement(Row& row, const Measured& measured, Nanoseconds predicted, int warmup) {
+  std::vector<Nanoseconds> steps(measured.steps.begin() + warmup, measured.steps.end());
+  std::sort(steps.begin(), steps.end());
+  const Nanoseconds middle = steps[steps.size() / 2];
+  row["step_ns"] = predicted.count;
+  row["measured_step_ns"] = middle.count;
+  row["error_percent"] =
+      100.0 * (static_cast<double>(predicted.count) / static_cast<double>(middle.count) - 1);
+  row["fastest_ns"] = steps.front().count;
+  row["slowest_ns"] = steps.back().count;
+  row["pool_offload_bytes_per_ns"] = measured.pool_offload_bytes_per_ns;
+  row["pool_prefetch_bytes_per_ns"] = measured.pool_prefetch_bytes_per_ns;
+  row["measured_peak_bytes"] = measured.peak.count;
+  row["outside_bytes"] = measured.outside.count;
+}
+
+/// Fills the row with predicted, measured and equality.
+Status run_cell(Subject& subject, const DeviceProfile& profile, const Options& options, Row& row) {
+  const Trace& trace = subject.trace;
+  auto plan = plan_of(subject, profile, row);
+  if (!plan) return plan.error();
+  const auto by_profile = evaluate(trace, *plan, profile);
+  if (!by_profile) return by_profile.error();
+  plan->budget.device = by_profile->placed_peak_bytes;
   const ReplayOptions how{.on_cuda = options.on == "cuda",
                           .training_steps = options.steps,
                           .warmup_steps = options.warmup,
                           .stress = options.stress};
   const auto begin = std::chrono::steady_clock::now();
   const auto run = run_plan(trace, *plan, how);
-  if (!run) return failed(run.error());
+  if (!run) return run.error();
+  const DeviceProfile probed = with_pool(profile, run->measured);
+  const auto outcome = evaluate(trace, *plan, probed);
+  if (!outcome) return outcome.error();
+  add_measurement(row, run->measured, outcome->step_ns, options.warmup);
+  row["profile_step_ns"] = by_profile->step_ns.count;
+  add_prediction(row, *outcome);
   const auto expected = reference(subject, *plan, how);
-  if (!expected) return failed(expected.error());
-  const std::string different = difference(trace, **expected, run->checksums);
+  if (!expected) return expected.error();
+  row["difference"] = difference(trace, **expected, run->checksums);
+  row["equal"] = row["difference"] == "";
   if (options.spans)
-    if (Status status = write_spans(subject, profile, options, *plan, budget_name, how); !status)
-      return failed(status.error());
-  std::vector<Nanoseconds> steps(run->measured.steps.begin() + options.warmup,
-                                 run->measured.steps.end());
-  std::sort(steps.begin(), steps.end());
-  const Nanoseconds measured = steps[steps.size() / 2];
+    if (Status status = write_spans(subject, probed, options, *plan, row["budget"], how); !status)
+      return status;
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
-  std::string stalls;
-  for (std::size_t i = 0; i < kCauseNames.size(); ++i)
-    stalls += fmt::format("{}\"{}\":{}", i ? "," : "", kCauseNames[i], outcome->stall_ns[i].count);
-  return head +
-         fmt::format(
-             ",\"step_ns\":{},\"measured_step_ns\":{},\"error_percent\":{:.3f},\"placed_peak_"
-             "bytes\":{},"
-             "\"measured_peak_bytes\":{},\"host_bytes\":{},\"outside_bytes\":{},\"compute_ns\":{},"
-             "\"offload_bytes\":{},\"prefetch_bytes\":{},\"recompute_runs\":{},\"recompute_ns\":{},"
-             "\"stall_ns\":{{{}}},\"fastest_ns\":{},\"slowest_ns\":{},\"equal\":{},\"difference\":{"
-             "},"
-             "\"wall_s\":{:.1f}}}",
-             outcome->step_ns.count, measured.count,
-             100.0 * (static_cast<double>(outcome->step_ns.count) /
-                          static_cast<double>(measured.count) -
-                      1),
-             outcome->placed_peak_bytes.count, run->measured.peak.count, outcome->host_bytes.count,
-             run->measured.outside.count, outcome->compute_ns.count, outcome->offload_bytes.count,
-             outcome->prefetch_bytes.count, outcome->recompute_runs, outcome->recompute_ns.count,
-             stalls, steps.front().count, steps.back().count, different.empty(), quoted(different),
-             wall.count());
+  row["wall_s"] = std::round(wall.count() * 10) / 10;
+  return Ok{};
 }
 
+std::string key_of(const Row& row) {
+  return fmt::format("{} {} {}", row["trace_hash"].get<std::string>(),
+                     row["policy"].get<std::string>(), row["budget"].get<std::string>());
+}
+
+/// Keys of the cells that an earlier run finished; half-written lines do not count.
 std::set<std::string> finished_cells(const std::string& file) {
   std::set<std::string> done;
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
-    const auto hash = line.find(",\"trace_hash\""), policy = line.find("\"policy\""),
-               bytes = line.find(",\"budget_bytes\"");
-    if (hash == std::string::npos || policy == std::string::npos || bytes == std::string::npos)
-      continue;
-    done.insert(line.substr(0, hash) + line.substr(policy, bytes - policy));
+    const Row row = Row::parse(line, nullptr, false);
+    if (row.is_object() && row.contains("wall_s")) done.insert(key_of(row));
   }
   return done;
+}
+
+/// True of a missing or empty file too.
+bool ends_with_newline(const std::string& file) {
+  std::ifstream in(file, std::ios::ate);
+  if (!in || in.tellg() <= 0) return true;
+  in.seekg(-1, std::ios::end);
+  return in.get() == '\n';
+}
+
+/// Whether the cell holds: equal results and the predicted arena, or an honest "does not fit".
+bool holds(const Row& row) {
+  if (row.contains("error")) return row["answer"] == "does_not_fit";
+  return row["equal"] == true && row["measured_peak_bytes"] == row["placed_peak_bytes"];
 }
 
 std::vector<std::string> policy_names(const Options& options) {
@@ -264,22 +301,31 @@ std::vector<std::string> policy_names(const Options& options) {
 }
 
 Status run_subject(Subject& subject, const DeviceProfile& profile, const Options& options,
-                   std::size_t& cell, std::size_t part, std::size_t parts) {
+                   std::size_t& cell, std::size_t part, std::size_t parts, int& broken) {
   const std::string file = options.out + "/fidelity.jsonl";
   const auto done = finished_cells(file);
+  const bool broken_off = !ends_with_newline(file);
   std::ofstream out(file, std::ios::app);
+  if (broken_off) out << '\n';
   for (const std::string& policy : policy_names(options)) {
     for (const std::string& budget : options.budgets) {
       if (cell++ % parts != part) continue;
-      const std::string key = fmt::format("{{\"trace\":\"{}\"\"policy\":\"{}\",\"budget\":\"{}\"",
-                                          subject.trace.name, policy, budget);
-      if (done.count(key)) continue;
       Bytes bytes = kAllocationUnit;
       if (budget == "max") bytes = profile.device_memory;
-      else if (budget != "floor") bytes = {subject.liveness_peak.count * std::stoll(budget) / 100};
-      const std::string row = run_cell(subject, profile, options, policy, budget, bytes);
-      out << row << std::endl;
-      say(row);
+      else if (budget != "floor") bytes = {subject.liveness_peak.count / 100 * std::stoll(budget)};
+      Row row{{"trace", subject.trace.name},
+              {"trace_hash", subject.hash},
+              {"policy", policy},
+              {"budget", budget},
+              {"budget_bytes", bytes.count}};
+      if (done.count(key_of(row))) continue;
+      if (const Status status = run_cell(subject, profile, options, row); !status) {
+        row["error"] = status.error().message;
+        row["answer"] = status.error().code == ErrorCode::does_not_fit ? "does_not_fit" : "failed";
+      }
+      broken += !holds(row);
+      out << row.dump() << std::endl;
+      say(row.dump());
     }
   }
   return Ok{};
@@ -290,8 +336,12 @@ Status run_all(const Options& options) {
   const auto profile = profile_of(options);
   if (!profile) return profile.error();
   std::size_t part = 1, parts = 1, cell = 0;
+  int broken = 0;
   if (std::sscanf(options.part.c_str(), "%zu/%zu", &part, &parts) != 2 || part < 1 || part > parts)
     return Error{.code = ErrorCode::bad_usage, .message = "--part is not of the form 1/2"};
+  if (options.steps <= options.warmup || (options.on != "cuda" && options.on != "host"))
+    return Error{.code = ErrorCode::bad_usage,
+                 .message = "--steps must exceed --warmup, and --on is cuda or host"};
   for (const std::string& spec : options.networks) {
     auto trace = trace_of(options, spec);
     if (!trace) return trace.error();
@@ -300,9 +350,14 @@ Status run_all(const Options& options) {
     const auto peak = liveness_peak(subject.trace, *profile);
     if (!peak) return peak.error();
     subject.liveness_peak = *peak;
-    if (Status status = run_subject(subject, *profile, options, cell, part - 1, parts); !status)
+    if (Status status = run_subject(subject, *profile, options, cell, part - 1, parts, broken);
+        !status)
       return status;
   }
+  if (broken > 0)
+    return Error{
+        .code = ErrorCode::not_equal,
+        .message = fmt::format("{} cells are not equal, missed their arena or failed", broken)};
   return Ok{};
 }
 

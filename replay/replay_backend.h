@@ -28,6 +28,10 @@ struct Measured {
   Bytes host_peak{};
   Bytes outside{};          // device memory in use beyond the arena
   std::vector<Span> spans;  // of the last training step, if kept
+  // Rates of this very pool, both ways, probed when it was pinned; 0 if there is none. Copies out
+  // of the device run up to a tenth slower to some pages of a host than to others.
+  double pool_offload_bytes_per_ns = 0;
+  double pool_prefetch_bytes_per_ns = 0;
 };
 
 class ReplayBackend : public Backend {
