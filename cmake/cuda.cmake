@@ -52,10 +52,14 @@ function(superneurons_tracer_library)
   if(NOT SUPERNEURONS_HAVE_CUDA)
     return()
   endif()
-  add_library(superneurons_cupti SHARED tracer/library/superneurons_cupti.cpp tracer/activity.cpp
+  add_library(superneurons_cupti SHARED tracer/library/superneurons_cupti.cpp tracer/activity_log.cpp
               tracer/cuda/cupti_collector.cpp)
   set_target_properties(superneurons_cupti PROPERTIES CXX_VISIBILITY_PRESET hidden
-                        VISIBILITY_INLINES_HIDDEN ON)
+                        VISIBILITY_INLINES_HIDDEN ON
+                        LINK_DEPENDS ${PROJECT_SOURCE_DIR}/tracer/library/exports.map)
+  # Visibility alone leaves the standard library's templates (weak symbols) visible.
+  target_link_options(superneurons_cupti PRIVATE
+                      -Wl,--version-script=${PROJECT_SOURCE_DIR}/tracer/library/exports.map)
   target_include_directories(superneurons_cupti PRIVATE ${PROJECT_SOURCE_DIR} ${CUPTI_INCLUDE_DIR}
                              ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(superneurons_cupti PRIVATE fmt::fmt-header-only ${CUPTI_LIBRARY})

@@ -46,4 +46,44 @@ Attribution attribute(const ActivityLog& log, int steps, std::size_t ops) {
   return result;
 }
 
+std::vector<Nanoseconds> seen_spans(const Attribution& attribution, std::size_t op,
+                                    int first_step) {
+  std::vector<Nanoseconds> spans;
+  for (auto step = static_cast<std::size_t>(first_step); step < attribution.steps.size(); ++step)
+    if (const OpActivity& seen = attribution.steps[step][op]; !seen.parts.empty())
+      spans.push_back(seen.span);
+  return spans;
+}
+
+Losses& Losses::operator+=(const Losses& other) {
+  dropped += other.dropped;
+  orphans += other.orphans;
+  orphan_ns += other.orphan_ns;
+  incomplete_ops += other.incomplete_ops;
+  return *this;
+}
+
+Losses losses_of(const ActivityLog& log, const Attribution& attribution, int first_step) {
+  Losses losses{log.dropped, attribution.orphans, attribution.orphan_ns, 0};
+  const std::size_t steps = attribution.steps.size() - static_cast<std::size_t>(first_step);
+  const std::size_t ops = attribution.steps.empty() ? 0 : attribution.steps.front().size();
+  for (std::size_t op = 0; op < ops; ++op) {
+    const std::size_t seen = seen_spans(attribution, op, first_step).size();
+    if (seen > 0 && seen < steps) ++losses.incomplete_ops;
+  }
+  return losses;
+}
+
+std::string describe(const Losses& losses) {
+  std::string text;
+  const auto add = [&text](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
+  if (losses.dropped > 0) add(std::to_string(losses.dropped) + " records dropped");
+  if (losses.orphans > 0)
+    add(std::to_string(losses.orphans) + " device activities (" +
+        std::to_string(losses.orphan_ns.count) + " ns) of no op");
+  if (losses.incomplete_ops > 0)
+    add(std::to_string(losses.incomplete_ops) + " ops not seen in every training step");
+  return text.empty() ? "no records lost" : text;
+}
+
 }  // namespace superneurons

@@ -56,6 +56,24 @@ struct Attribution {
 /// records come in any order. Tags outside [0, steps) × [0, ops) count as orphans.
 Attribution attribute(const ActivityLog& log, int steps, std::size_t ops);
 
+/// Device time of an op in each training step from `first_step` on in which it was seen on the
+/// device. A step without any record of it says nothing of its time.
+std::vector<Nanoseconds> seen_spans(const Attribution& attribution, std::size_t op, int first_step);
+
+/// What a recording lost, over the training steps from `first_step` on.
+struct Losses {
+  std::int64_t dropped = 0;  // records that the tracer says it lost
+  std::size_t orphans = 0;   // device activities that belong to no op
+  Nanoseconds orphan_ns{};
+  std::size_t incomplete_ops = 0;  // that were seen in one training step and not in another
+
+  bool exact() const { return dropped == 0 && incomplete_ops == 0; }
+  Losses& operator+=(const Losses& other);
+};
+Losses losses_of(const ActivityLog& log, const Attribution& attribution, int first_step);
+/// "no records lost", "3 records dropped, 2 device activities (1.2 us) of no op".
+std::string describe(const Losses& losses);
+
 /// The median of a non-empty list (lower of the two middle ones).
 Nanoseconds median(std::vector<Nanoseconds> values);
 

@@ -66,6 +66,7 @@ struct Pass {
   Measured measured;
   std::vector<std::vector<Nanoseconds>> issue;  // [training step][op]
   Attribution device;                           // traced passes on CUDA only
+  Losses losses;
   ActivityLog log;
 };
 
@@ -140,6 +141,7 @@ Result<Pass> run_pass(const Trace& trace, const std::vector<std::uint32_t>& choi
     if (!log) return log.error();
     pass.log = std::move(*log);
     pass.device = attribute(pass.log, pass_options.steps, trace.ops.size());
+    pass.losses = losses_of(pass.log, pass.device, options.warmup_steps);
   }
 #endif
   if (!executed) return executed.error();
@@ -152,18 +154,24 @@ Nanoseconds median_step(const std::vector<Nanoseconds>& steps, int warmup) {
   return median({steps.begin() + warmup, steps.end()});
 }
 
-/// Device time of one op in each counted training step.
+/// Device time of one op in each counted training step in which it was seen.
 std::vector<Nanoseconds> spans_of(const Pass& pass, std::size_t op, int warmup, bool on_cuda) {
+  if (on_cuda) return seen_spans(pass.device, op, warmup);
   std::vector<Nanoseconds> spans;
   const std::size_t steps = pass.issue.size();
   for (auto step = static_cast<std::size_t>(warmup); step < steps; ++step)
-    spans.push_back(on_cuda ? pass.device.steps[step][op].span : pass.issue[step][op]);
+    spans.push_back(pass.issue[step][op]);
   return spans;
+}
+
+/// 0 for an op that does nothing on the device.
+Nanoseconds median_or_zero(const std::vector<Nanoseconds>& spans) {
+  return spans.empty() ? Nanoseconds{} : median(spans);
 }
 
 /// Runs whole training steps in which every op takes its choice number `round` (modulo how many it
 /// has), so that each choice is timed between its real neighbours and not warm in cache.
-Status measure_choices(Trace& trace, const RecordOptions& options) {
+Status measure_choices(Trace& trace, const RecordOptions& options, Losses& losses) {
   std::size_t rounds = 1;
   for (const Op& op : trace.ops) rounds = std::max(rounds, op.choices.size());
   std::vector<std::vector<std::vector<Nanoseconds>>> seen(trace.ops.size());
@@ -178,6 +186,7 @@ Status measure_choices(Trace& trace, const RecordOptions& options) {
     const int steps = options.warmup_steps + options.traced_steps;
     auto pass = run_pass(trace, choice_of, {.steps = steps, .traced = true}, options);
     if (!pass) return pass.error();
+    losses += pass->losses;
     for (std::size_t op = 0; op < trace.ops.size(); ++op) {
       const auto spans = spans_of(*pass, op, options.warmup_steps, options.on_cuda);
       auto& list = seen[op][choice_of[op]];
@@ -186,7 +195,7 @@ Status measure_choices(Trace& trace, const RecordOptions& options) {
   }
   for (std::size_t op = 0; op < trace.ops.size(); ++op)
     for (std::size_t choice = 0; choice < seen[op].size(); ++choice)
-      trace.ops[op].choices[choice].ns = median(seen[op][choice]);
+      trace.ops[op].choices[choice].ns = median_or_zero(seen[op][choice]);
   return Ok{};
 }
 
@@ -208,17 +217,24 @@ std::vector<std::uint32_t> recorded_choices(const Trace& trace) {
   return choices;
 }
 
+/// What the op did in the last training step in which it was seen.
+const OpActivity& last_seen(const Attribution& device, std::size_t op) {
+  for (std::size_t step = device.steps.size(); step-- > 1;)
+    if (!device.steps[step][op].parts.empty()) return device.steps[step][op];
+  return device.steps.front()[op];
+}
+
 void store_traced(Trace& trace, const Pass& pass, const RecordOptions& options) {
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
     Op& op = trace.ops[i];
-    op.choices[op.recorded].ns = median(spans_of(pass, i, options.warmup_steps, options.on_cuda));
+    op.choices[op.recorded].ns =
+        median_or_zero(spans_of(pass, i, options.warmup_steps, options.on_cuda));
     if (!options.on_cuda) continue;
     op.kernels.clear();
-    for (const DeviceActivity& part : pass.device.steps.back()[i].parts)
+    for (const DeviceActivity& part : last_seen(pass.device, i).parts)
       op.kernels.push_back({pass.log.names[part.name], part.end - part.start});
   }
   trace.step_ns_traced = median_step(pass.measured.steps, options.warmup_steps);
-  trace.dropped_records = pass.log.dropped;
 }
 
 void store_untraced(Trace& trace, const Pass& pass, const RecordOptions& options) {
@@ -232,14 +248,15 @@ void store_untraced(Trace& trace, const Pass& pass, const RecordOptions& options
   }
 }
 
-void set_capabilities(Trace& trace, const RecordOptions& options) {
+void set_capabilities(Trace& trace, const RecordOptions& options, const Losses& losses) {
   const auto set = [&](Fact fact, Capability capability) {
     trace.capabilities[static_cast<std::size_t>(fact)] = capability;
   };
-  set(Fact::durations, Capability::exact);
+  const Capability seen = losses.exact() ? Capability::exact : Capability::inferred;
+  set(Fact::durations, seen);
   set(Fact::workspaces, Capability::exact);
   set(Fact::choices, options.choices ? Capability::exact : Capability::none);
-  set(Fact::kernels, options.on_cuda ? Capability::exact : Capability::none);
+  set(Fact::kernels, options.on_cuda ? seen : Capability::none);
   set(Fact::host_times, options.on_cuda ? Capability::exact : Capability::none);
 }
 
@@ -255,8 +272,9 @@ Result<Trace> record(Trace trace, const RecordOptions& options) {
     if (Status status = enumerate_host_choices(trace, options.workspace_limit, options.choices);
         !status)
       return status.error();
+  Losses losses;
   if (options.choices) {
-    if (Status status = measure_choices(trace, options); !status) return status.error();
+    if (Status status = measure_choices(trace, options, losses); !status) return status.error();
     choose_fastest(trace);
   }
   const auto choices = recorded_choices(trace);
@@ -269,10 +287,13 @@ Result<Trace> record(Trace trace, const RecordOptions& options) {
       run_pass(trace, choices,
                {.steps = options.warmup_steps + options.traced_steps, .traced = true}, options);
   if (!traced) return traced.error();
+  losses += traced->losses;
   store_traced(trace, *traced, options);
   store_untraced(trace, *untraced, options);
-  set_capabilities(trace, options);
+  set_capabilities(trace, options, losses);
+  trace.dropped_records = losses.dropped;
   trace.origin = options.origin;
+  if (options.on_cuda) trace.origin += "; " + describe(losses);
   return trace;
 }
 

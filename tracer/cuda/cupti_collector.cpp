@@ -91,6 +91,18 @@ void CUPTIAPI buffer_requested(std::uint8_t** buffer, std::size_t* size, std::si
   *max_records = 0;
 }
 
+/// What memory does not suffice for counts as dropped: CUPTI's thread must not see an exception.
+void decode_all(Sink& to, std::uint8_t* buffer, std::size_t valid) noexcept {
+  CUpti_Activity* record = nullptr;
+  while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
+    try {
+      decode(to, record);
+    } catch (...) {
+      ++to.log.dropped;
+    }
+  }
+}
+
 void CUPTIAPI buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
                                std::size_t, std::size_t valid) {
   std::size_t dropped = 0;
@@ -98,8 +110,7 @@ void CUPTIAPI buffer_completed(CUcontext context, std::uint32_t stream, std::uin
   if (Sink* to = sink.load()) {
     const std::lock_guard lock(to->mutex);
     to->log.dropped += static_cast<std::int64_t>(dropped);
-    CUpti_Activity* record = nullptr;
-    while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) decode(*to, record);
+    decode_all(*to, buffer, valid);
   }
   std::free(buffer);
 }
