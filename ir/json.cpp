@@ -46,7 +46,11 @@ class JsonBuilder {
   }
   bool start_object(std::size_t) { return open(JsonKind::object); }
   bool start_array(std::size_t) { return open(JsonKind::array); }
-  bool end_object() { return close(); }
+  bool end_object() {
+    close();
+    if (!document_.repeated_key_) find_repeated_key(open_[depth_]);
+    return true;
+  }
   bool end_array() { return close(); }
   template <class Exception>
   bool parse_error(std::size_t position, const std::string&, const Exception& exception) {
@@ -93,7 +97,16 @@ class JsonBuilder {
     return true;
   }
 
+  void find_repeated_key(std::uint32_t object) {
+    keys_.clear();
+    for (const JsonValue member : JsonValue(document_, object)) keys_.push_back(member.key());
+    std::sort(keys_.begin(), keys_.end());
+    const auto repeated = std::adjacent_find(keys_.begin(), keys_.end());
+    if (repeated != keys_.end()) document_.repeated_key_ = std::string(*repeated);
+  }
+
   JsonDocument& document_;
+  std::vector<std::string_view> keys_;  // scratch
   std::uint32_t key_ = 0, key_size_ = 0;
   int depth_ = 0;
   std::uint32_t open_[kDeepestJson] = {};
@@ -103,6 +116,7 @@ std::optional<std::string> JsonDocument::parse(std::string_view text) {
   nodes_.clear();
   characters_.clear();
   problem_offset_ = 0;
+  repeated_key_.reset();
   if (text.size() > UINT32_MAX / 2) return "too long for one JSON value";
   JsonBuilder builder(*this);
   if (nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &builder)) return {};

@@ -34,6 +34,9 @@ class JsonDocument {
   std::optional<std::string> parse(std::string_view text);
   /// After a bad parse: bytes before the place where it failed, 0 if unknown.
   std::size_t problem_offset() const { return problem_offset_; }
+  /// After a good parse: the first key that an object has twice, or nothing. Which of the two
+  /// counts would be anybody's guess, so that readers refuse it.
+  const std::optional<std::string>& repeated_key() const { return repeated_key_; }
   /// Valid after a good parse and until the next one.
   JsonValue root() const;
 
@@ -43,6 +46,7 @@ class JsonDocument {
   std::vector<JsonNode> nodes_;
   std::string characters_;
   std::size_t problem_offset_ = 0;
+  std::optional<std::string> repeated_key_;
 };
 
 /// A node of a document that outlives it.
@@ -57,7 +61,7 @@ class JsonValue {
   double number() const { return node().number; }
   std::string_view text() const { return characters(node().text, node().text_size); }
   std::string_view key() const { return characters(node().key, node().key_size); }
-  /// The member of an object; of two with one key the first.
+  /// The member of an object.
   std::optional<JsonValue> find(std::string_view name) const;
   /// For messages: `-5`, `"abc"`, `an array` ...
   std::string describe() const;

@@ -119,7 +119,8 @@ Result<DeviceProfile> parse_profile(std::string_view text, const std::string& na
   }
   if (!json.root().is(JsonKind::object))
     return error("is " + json.root().describe() + " (would be one JSON object)");
-  std::string problem = header_problem(json.root(), kFormat);
+  std::string problem = repeated_key_problem(json);
+  if (problem.empty()) problem = header_problem(json.root(), kFormat);
   if (!problem.empty()) return error(std::move(problem));
   DeviceProfile profile;
   FieldReader reader(json.root(), "the profile");

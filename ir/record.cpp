@@ -9,6 +9,13 @@ bool is_number(std::string_view text) {
 
 }  // namespace
 
+std::string repeated_key_problem(const JsonDocument& document) {
+  if (!document.repeated_key()) return "";
+  std::string key;
+  append_json_text(key, *document.repeated_key());
+  return "the key " + key + " occurs twice in an object (would be once)";
+}
+
 std::string header_problem(JsonValue header, std::string_view format) {
   const std::string wanted = " (would be \"format\":\"" + std::string(format) +
                              "\" and \"version\":\"" + std::string(kFormatVersion) + "\")";

@@ -16,6 +16,9 @@ inline constexpr std::string_view kFormatVersion = "0.1";
 /// program does not know are ignored.
 std::string header_problem(JsonValue header, std::string_view format);
 
+/// That an object has a key twice, or "".
+std::string repeated_key_problem(const JsonDocument& document);
+
 /// Turns lines into records for `Reader` and keeps what they share. Reader has
 ///     Status record(JsonValue record, std::string_view kind)   a line after the header
 ///     Status header(JsonValue record)
@@ -36,6 +39,8 @@ class RecordLines {
       not_json_ = error(std::move(*problem) + " (would be one JSON object per line)");
       return Ok{};
     }
+    std::string repeated = repeated_key_problem(json_);
+    if (!repeated.empty()) return error(std::move(repeated));
     Status status = record(json_.root());
     if (!status) return error(std::move(status.error().message));
     return status;

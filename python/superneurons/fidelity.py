@@ -18,6 +18,7 @@ from superneurons.files import (
     format_bytes,
     format_time,
     lines_of,
+    json_problem,
     parse_json,
     read_bytes,
     run_main,
@@ -66,7 +67,7 @@ def read_fidelity(path: str) -> list[Cell]:
         try:
             row = parse_json(text)
         except ValueError as error:
-            raise BadInput(f"is not JSON: {error}", path, number) from None
+            raise BadInput(json_problem(error), path, number) from None
         if not isinstance(row, dict):
             raise BadInput("is no JSON object", path, number)
         wanted = ["trace", "policy", "budget", "budget_bytes"]

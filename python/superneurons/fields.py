@@ -271,6 +271,8 @@ class RecordReader:
                 raise BadInput(f"{unfinished} (would be one JSON object per line)", name, last)
             try:
                 value = parse_json(text)
+            except BadInput as error:
+                raise BadInput(error.message, name, self.line) from None
             except ValueError as error:
                 if header is None:
                     raise BadInput(f"is not JSON: {error}", name, self.line) from None

@@ -61,10 +61,15 @@ def lines_of(data: bytes, name: str) -> Iterator[tuple[int, str]]:
 
 
 def parse_json(text: str) -> Any:
-    """One JSON value; of a key that occurs twice the first counts. ValueError if it is none."""
+    """One JSON value. ValueError if it is none, BadInput if an object has a key twice."""
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return dict(reversed(pairs)) if len(pairs) != len(dict(pairs)) else dict(pairs)
+        value = dict(pairs)
+        if len(pairs) != len(value):
+            keys = sorted(key for key, _ in pairs)
+            twice = next(a for a, b in zip(keys, keys[1:]) if a == b)
+            raise BadInput(f"the key {json.dumps(twice)} occurs twice in an object (would be once)")
+        return value
 
     def no_number(name: str) -> None:
         raise ValueError(f"{name} is no JSON number")
@@ -81,6 +86,11 @@ def parse_json(text: str) -> Any:
     return value
 
 
+def json_problem(error: ValueError) -> str:
+    """What parse_json found wrong, for messages."""
+    return error.message if isinstance(error, BadInput) else f"is not JSON: {error}"
+
+
 def _depth(value: Any) -> int:
     if isinstance(value, dict):
         value = list(value.values())
@@ -94,7 +104,7 @@ def read_json_object(path: str, format: str) -> dict[str, Any]:
     try:
         value = parse_json(data.decode("utf-8"))
     except ValueError as error:
-        raise BadInput(f"is not JSON: {error}", path) from None
+        raise BadInput(json_problem(error), path) from None
     problem = header_problem(value, format)
     if problem:
         raise BadInput(problem, path, 1)

@@ -26,7 +26,7 @@ from superneurons.fields import (
     record_of,
     written,
 )
-from superneurons.files import BadInput, parse_json, read_bytes, write_text
+from superneurons.files import BadInput, json_problem, parse_json, read_bytes, write_text
 from superneurons.profiles import DeviceProfile, parse_profile
 from superneurons.traces import Trace, parse_trace
 
@@ -177,6 +177,6 @@ def read_request(stream: BinaryIO | None = None) -> Request:
         values = read_fields(limits, (_HEADER[3], _HEADER[2]), what="the request")
     except ValueError as error:
         raise BadInput(
-            getattr(error, "message", f"is not JSON: {error}"), "standard input", len(lines)
+            json_problem(error), "standard input", len(lines)
         ) from None
     return Request(trace, profile, values["budget"], values["allocator"])

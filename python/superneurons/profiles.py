@@ -22,6 +22,7 @@ from superneurons.files import (
     FORMAT_VERSION,
     BadInput,
     header_problem,
+    json_problem,
     parse_json,
     read_bytes,
     write_text,
@@ -163,7 +164,7 @@ def parse_profile(text: str | bytes, name: str = "the profile", line: int = 1) -
     try:
         value = parse_json(text.decode("utf-8") if isinstance(text, bytes) else text)
     except ValueError as error:
-        raise BadInput(f"is not JSON: {error}", name, line) from None
+        raise BadInput(json_problem(error), name, line) from None
     problem = header_problem(value, FORMAT)
     try:
         if not problem:

@@ -132,9 +132,18 @@ def test_a_trace_survives_a_file_and_does_not_depend_on_its_layout(tmp_path):
     assert trace_hash(parse_trace(shuffled)) == trace_hash(trace)
 
 
-def test_of_a_key_that_occurs_twice_the_first_counts():
-    text = format_trace(toy()).replace('"name":"x"', '"name":"first","name":"second"')
-    assert parse_trace(text).tensors[0].name == "first"
+@pytest.mark.parametrize(
+    "once, twice, line",
+    [
+        ('"name":"x"', '"name":"x","name":"y"', 2),
+        ('"r":"end"', '"r":"end","r":"end"', -1),
+    ],
+)
+def test_a_key_that_occurs_twice_is_refused(once, twice, line):
+    text = format_trace(toy()).replace(once, twice)
+    number = line if line > 0 else text.count("\n")
+    with pytest.raises(BadInput, match=f"^file:{number}: the key .* occurs twice"):
+        parse_trace(text, "file")
 
 
 def test_the_program_hashes_and_writes_the_same(root, program, canonical):
