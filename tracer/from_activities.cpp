@@ -56,12 +56,12 @@ struct LogReader {
   }
 
   std::string read_end() {
-    std::size_t activities = 0;
+    std::int64_t activities = 0;
     FieldReader reader(json.root(), "the end record");
     reader.required("activities", activities);
     reader.required("dropped", log.dropped);
     ended = true;
-    if (reader.problem().empty() && activities != log.device.size())
+    if (reader.problem().empty() && activities != static_cast<std::int64_t>(log.device.size()))
       return fmt::format("the end record states {} activities, the file has {}", activities,
                          log.device.size());
     return reader.problem();
