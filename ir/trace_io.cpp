@@ -216,33 +216,122 @@ Result<Trace> read(const std::string& name, const Feed& feed) {
   return std::move(reader.trace);
 }
 
-void append_header(std::string& out, const Trace& trace) {
-  FieldWriter writer(out);
-  writer.required("r", std::string_view("header"));
-  writer.required("format", kFormat);
-  writer.required("version", kFormatVersion);
-  header_fields(writer, trace);
-  std::map<std::string, Capability> capabilities;
-  for (std::size_t i = 0; i < kFactNames.size(); ++i)
-    if (trace.capabilities[i] != Capability::none)
-      capabilities[std::string(kFactNames[i])] = trace.capabilities[i];
-  writer.optional("capabilities", capabilities);
-  writer.close();
-  out += '\n';
+/// Calls `sink` with the canonical text in pieces of at least a line, so that it never is in memory
+/// whole.
+template <class Sink>
+class CanonicalText {
+ public:
+  CanonicalText(const Trace& trace, Sink sink) : trace_(trace), sink_(std::move(sink)) {}
+
+  void write() {
+    header();
+    rows("tensor", trace_.tensors);
+    rows("op", trace_.ops);
+    for (const Carry& carry : trace_.carry) {
+      line([&](FieldWriter& writer) {
+        writer.required("r", std::string_view("carry"));
+        writer.required("start", carry.start);
+        writer.optional("end", carry.end, carry.start);
+      });
+    }
+    line([&](FieldWriter& writer) {
+      writer.required("r", std::string_view("end"));
+      writer.required("tensors", trace_.tensors.size());
+      writer.required("ops", trace_.ops.size());
+      writer.required("carry", trace_.carry.size());
+      writer.required("bytes", total_bytes(trace_));
+    });
+    flush();
+  }
+
+ private:
+  static constexpr std::size_t kPiece = 1 << 16;
+
+  template <class Fill>
+  void line(const Fill& fill) {
+    FieldWriter writer(out_, &trace_.tensors);
+    fill(writer);
+    writer.close();
+    out_ += '\n';
+    if (out_.size() >= kPiece) flush();
+  }
+
+  void header() {
+    line([&](FieldWriter& writer) {
+      writer.required("r", std::string_view("header"));
+      writer.required("format", kFormat);
+      writer.required("version", kFormatVersion);
+      header_fields(writer, trace_);
+      std::map<std::string, Capability> capabilities;
+      for (std::size_t i = 0; i < kFactNames.size(); ++i)
+        if (trace_.capabilities[i] != Capability::none)
+          capabilities[std::string(kFactNames[i])] = trace_.capabilities[i];
+      writer.optional("capabilities", capabilities);
+    });
+  }
+
+  template <class T>
+  void rows(std::string_view what, const std::vector<T>& table) {
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      line([&](FieldWriter& writer) {
+        writer.required("r", what);
+        writer.required("id", i);
+        fields(writer, table[i]);
+      });
+    }
+  }
+
+  void flush() {
+    sink_(std::string_view(out_));
+    out_.clear();
+  }
+
+  const Trace& trace_;
+  Sink sink_;
+  std::string out_;
+};
+
+template <class Sink>
+void write_canonical(const Trace& trace, Sink sink) {
+  CanonicalText<Sink>(trace, std::move(sink)).write();
 }
 
-template <class T>
-void append_rows(std::string& out, std::string_view what, const std::vector<T>& table,
-                 const std::vector<Tensor>& tensors) {
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    FieldWriter writer(out, &tensors);
-    writer.required("r", what);
-    writer.required("id", i);
-    fields(writer, table[i]);
-    writer.close();
-    out += '\n';
+/// Hash of a text that comes in pieces: 8 bytes at a time, the last word padded with zeros.
+class TextHash {
+ public:
+  explicit TextHash(std::size_t size) : hash_(0x9e3779b97f4a7c15ULL ^ size) {}
+
+  void add(std::string_view text) {
+    if (!rest_.empty()) {
+      const std::size_t missing = std::min(8 - rest_.size(), text.size());
+      rest_ += text.substr(0, missing);
+      text.remove_prefix(missing);
+      if (rest_.size() < 8) return;
+      mix(rest_);
+      rest_.clear();
+    }
+    for (; text.size() >= 8; text.remove_prefix(8)) mix(text.substr(0, 8));
+    rest_ = text;
   }
-}
+
+  std::uint64_t finish() {
+    if (!rest_.empty()) mix(rest_);
+    hash_ *= 0xc4ceb9fe1a85ec53ULL;
+    return hash_ ^ (hash_ >> 32);
+  }
+
+ private:
+  void mix(std::string_view bytes) {
+    static_assert(std::endian::native == std::endian::little);
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), bytes.size());
+    hash_ = (hash_ ^ word) * 0xff51afd7ed558ccdULL;
+    hash_ ^= hash_ >> 32;
+  }
+
+  std::uint64_t hash_;
+  std::string rest_;  // less than a word
+};
 
 }  // namespace
 
@@ -256,25 +345,7 @@ Result<Trace> parse_trace(std::string_view text, const std::string& name) {
 
 std::string format_trace(const Trace& trace) {
   std::string out;
-  append_header(out, trace);
-  append_rows(out, "tensor", trace.tensors, trace.tensors);
-  append_rows(out, "op", trace.ops, trace.tensors);
-  for (const Carry& carry : trace.carry) {
-    FieldWriter writer(out);
-    writer.required("r", std::string_view("carry"));
-    writer.required("start", carry.start);
-    writer.optional("end", carry.end, carry.start);
-    writer.close();
-    out += '\n';
-  }
-  FieldWriter writer(out);
-  writer.required("r", std::string_view("end"));
-  writer.required("tensors", trace.tensors.size());
-  writer.required("ops", trace.ops.size());
-  writer.required("carry", trace.carry.size());
-  writer.required("bytes", total_bytes(trace));
-  writer.close();
-  out += '\n';
+  write_canonical(trace, [&](std::string_view piece) { out += piece; });
   return out;
 }
 
@@ -288,17 +359,11 @@ Status write_trace(const Trace& trace, const std::string& path) {
 }
 
 std::string trace_hash(const Trace& trace) {
-  const std::string text = format_trace(trace);
-  std::uint64_t hash = 0x9e3779b97f4a7c15ULL ^ text.size();
-  for (std::size_t i = 0; i < text.size(); i += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, text.data() + i, std::min<std::size_t>(8, text.size() - i));
-    static_assert(std::endian::native == std::endian::little);
-    hash = (hash ^ word) * 0xff51afd7ed558ccdULL;
-    hash ^= hash >> 32;
-  }
-  hash *= 0xc4ceb9fe1a85ec53ULL;
-  hash ^= hash >> 32;
+  std::size_t size = 0;
+  write_canonical(trace, [&](std::string_view piece) { size += piece.size(); });
+  TextHash text(size);
+  write_canonical(trace, [&](std::string_view piece) { text.add(piece); });
+  const std::uint64_t hash = text.finish();
   std::string digits(16, '0');
   for (std::size_t i = 0; i < 16; ++i) digits[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
   return digits;
