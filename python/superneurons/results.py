@@ -49,6 +49,7 @@ class Outcome:
     measured_peak_bytes: int | None = None
     outside_bytes: int | None = None  # device memory outside the arena
     equal: bool | None = None  # to the reference, to the bit
+    time_refused: str | None = None  # why step_ns does not predict measured_step_ns
 
 
 # As the program writes them.
@@ -74,10 +75,11 @@ _ORDER = (
     "measured_peak_bytes",
     "outside_bytes",
     "equal",
+    "time_refused",
 )
-_TEXTS = {"policy", "trace", "trace_hash", "allocator"}
+_TEXTS = {"policy", "trace", "trace_hash", "allocator", "time_refused"}
 _MAPS = {"scope_peak_bytes", "stall_ns"}
-_REPLAY = {"measured_step_ns", "measured_peak_bytes", "outside_bytes", "equal"}
+_REPLAY = {"measured_step_ns", "measured_peak_bytes", "outside_bytes", "equal", "time_refused"}
 
 
 @dataclass
@@ -87,6 +89,9 @@ class Results:
     outcomes: list[Outcome]
     options: dict[str, str] = field(default_factory=dict)  # name to text
     file: str = ""  # where it was read from
+    # Of compare, as the program writes them: cells without a plan, and what bounds every policy.
+    infeasible: list[dict[str, Any]] = field(default_factory=list)
+    bounds: list[dict[str, Any]] = field(default_factory=list)
 
 
 def _is_whole(value: Any) -> bool:
@@ -128,7 +133,12 @@ def read_results(path: str) -> Results:
         outcomes = [_outcome(row, f"outcome {i}") for i, row in enumerate(rows)]
     except BadInput as error:
         raise BadInput(error.message, path) from None
-    return Results(outcomes, dict(value.get("options", {})), path)
+    lists: dict[str, list[dict[str, Any]]] = {}
+    for key in ("infeasible", "bounds"):
+        lists[key] = value.get(key, [])
+        if not isinstance(lists[key], list) or not all(isinstance(x, dict) for x in lists[key]):
+            raise BadInput(f'"{key}" is no array of objects', path)
+    return Results(outcomes, dict(value.get("options", {})), path, **lists)
 
 
 def format_results(results: Results) -> str:
@@ -137,12 +147,16 @@ def format_results(results: Results) -> str:
     for outcome in results.outcomes:
         values = dataclasses.asdict(outcome)
         rows.append({key: values[key] for key in _ORDER if values[key] is not None})
-    value = {
+    value: dict[str, Any] = {
         "format": "superneurons-result",
         "version": FORMAT_VERSION,
         "options": results.options,
         "outcomes": rows,
     }
+    if results.infeasible:
+        value["infeasible"] = results.infeasible
+    if results.bounds:
+        value["bounds"] = results.bounds
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 

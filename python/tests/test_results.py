@@ -50,6 +50,9 @@ def test_what_was_read_is_written_back_to_the_byte(tmp_path):
         tmp_path / "r.json",
         outcome(),
         outcome(measured_step_ns=5, measured_peak_bytes=6, outside_bytes=7, equal=True),
+        outcome(measured_step_ns=5, equal=True, time_refused="another GPU"),
+        infeasible=[{"policy": "keep_all", "smallest_budget_bytes": 5}],
+        bounds=[{"name": "time", "step_ns": 9}],
     )
     results.write_results(results.read_results(file), str(tmp_path / "again.json"))
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "r.json").read_bytes()
@@ -68,6 +71,11 @@ def test_what_the_program_compares_is_written_back_to_the_byte(root, program, tm
     read = results.read_results(str(file))
     assert results.format_results(read).encode() == file.read_bytes()
     assert results.best(read).policy in {outcome.policy for outcome in read.outcomes}
+
+
+def test_lists_of_a_comparison_hold_objects(tmp_path):
+    with pytest.raises(BadInput, match='"bounds" is no array of objects'):
+        results.read_results(write(tmp_path / "r.json", outcome(), bounds=[3]))
 
 
 def test_unknown_keys_are_ignored(tmp_path):
