@@ -32,6 +32,7 @@ std::string joined(int argc, char** argv, bool whole) {
   std::string text = "superneurons";
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
+    if (word == "--") whole = true;  // from here on another program's words
     if (!whole && (word == "-o" || word == "--output")) ++i;
     else if (whole || !word.starts_with("--output=")) text.append(" ").append(word);
   }
@@ -98,6 +99,15 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 int run(int argc, char** argv, Session& session) {
+  for (int i = 2; i < argc && std::string_view(argv[1]) == "trace"; ++i) {
+    if (std::string_view(argv[i]) != "--") continue;
+    session.program.assign(argv + i + 1, argv + argc);
+    if (session.program.empty()) {
+      session.console.error(usage("no command follows -- (would be trace -o FILE -- COMMAND ...)"));
+      return 2;
+    }
+    argc = i;
+  }
   CLI::App app{
       "superneurons: capture a training step, compare memory policies on it, replay the best plan"};
   app.name("superneurons");

@@ -24,6 +24,7 @@ struct Session {
   std::string command_line;  // as it was called, for results
   std::string made_by;       // without the name of the output: for the origin of what is written
   std::string today;         // "2026-11-30", for origins
+  std::vector<std::string> program;  // the words after --: a command for `trace`
   int exit_code = 0;
   std::map<std::string, std::string> options;  // of the command that runs, defaults filled in
 };

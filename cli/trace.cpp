@@ -1,9 +1,11 @@
 // trace NETWORK: a real run → trace (CUDA with CUPTI where there is a GPU; else the host).
+// trace -- CMD: any CUDA program → trace of what its device did (trace_program.h).
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "cli/session.h"
+#include "cli/trace_program.h"
 #include "ir/files.h"
 #include "ir/trace_io.h"
 #include "networks/network.h"
@@ -32,7 +34,12 @@ std::int64_t batch_of(const TraceOptions& options) {
   return 16;
 }
 
-Status trace(const TraceOptions& options, const Session& session) {
+Status trace(const TraceOptions& options, Session& session) {
+  if (options.network.empty() == session.program.empty())
+    return Error{ErrorCode::bad_usage,
+                 "trace takes a network, or a command after -- "
+                 "(superneurons trace --help tells more)"};
+  if (!session.program.empty()) return trace_program(session.program, options.output, session);
   const auto network = find_network(options.network);
   if (!network) return network.error();
   auto lowered = lower(*network, {.batch = batch_of(options), .tf32 = options.tf32});
@@ -68,10 +75,14 @@ Status trace(const TraceOptions& options, const Session& session) {
 
 void add_trace_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<TraceOptions>();
-  auto* command = add_command(app, session, "trace", "run a network for real and record its trace",
-                              "small_cnn --on host -o small_cnn.jsonl.gz",
-                              [options, &session] { return trace(*options, session); });
-  command->add_option("network", options->network, "see `superneurons networks`")->required();
+  auto* command = add_command(
+      app, session, "trace",
+      "run a network for real and record its trace; or, after --, any CUDA program, of which the "
+      "kernels are recorded",
+      "small_cnn --on host -o small_cnn.jsonl.gz\n"
+      "         superneurons trace -o program.jsonl.gz -- python3 train.py",
+      [options, &session] { return trace(*options, session); });
+  command->add_option("network", options->network, "see `superneurons networks`");
   add_output_option(*command, "-o,--output", options->output, "trace to write")->required();
   command
       ->add_option("--batch", options->batch, "images per training step (default: the network's)")
