@@ -9,6 +9,7 @@
 #include "cli/session.h"
 #include "ir/files.h"
 #include "memory/placement.h"
+#include "replay/reference.h"
 #include "simulator/report.h"
 
 namespace superneurons {
@@ -54,6 +55,8 @@ std::string time_refused(const Options& options, const Loaded& loaded, const Rep
     return "the kernels only verify values (--kernels native or timed take the trace's time)";
   if (options.target.scale != "1") return "sizes are scaled, and the times are not";
   if (how.stress || how.guards) return "--stress and --guards slow the run down";
+  if (trace.capability(Fact::durations) != Capability::exact)
+    return "the times of the trace are not measured ones";
   if (trace.device != here)
     return fmt::format("the trace tells the times of {}, and this is {}",
                        trace.device.empty() ? "no device" : trace.device, here);
@@ -71,31 +74,49 @@ std::string losses_text(const std::vector<float>& losses) {
   return text + (losses.size() > 8 ? " ...\n" : "\n");
 }
 
-/// Runs the reference; fills outcome.equal. Error not_equal with the first difference.
+std::string_view what_is_compared(const Trace& trace) {
+  return has_state(trace) ? "parameters, buffers and optimizer state"
+                          : "what the next training step needs";
+}
+
+/// Runs the reference; fills outcome.equal where there is one to compare with and something to
+/// compare. Error not_equal with the first difference.
 Status compare_with_reference(const Trace& trace, const Plan& plan, const Run& run,
                               ReplayOptions how, Outcome& outcome, Console& console) {
   how.stress = how.guards = false;
+  if (run.checksums.values.empty()) {
+    console.print("nothing to compare: no value of this trace outlives its training step\n");
+    return Ok{};
+  }
   console.progress("reference: everything kept, the same choices");
-  const auto reference = run_plan(trace, reference_plan(trace, plan), how);
+  const auto reference = run_reference(trace, plan, how);
+  if (!reference && reference.error().code == ErrorCode::does_not_fit) {
+    console.print(fmt::format("not compared: no reference fits this machine ({})\n",
+                              reference.error().message));
+    return Ok{};
+  }
   if (!reference) return reference.error();
-  const std::string different = difference(trace, reference->checksums, run.checksums);
+  if (reference->plan.policy != "reference")
+    console.print(fmt::format("{} in {}, as there is no room to keep everything\n",
+                              reference->plan.policy, format_bytes(reference->plan.budget.device)));
+  const std::string different = difference(trace, reference->run.checksums, run.checksums);
   outcome.equal = different.empty();
   if (!different.empty())
     return Error{.code = ErrorCode::not_equal, .message = "not equal: " + different};
   console.print(
-      fmt::format("equal: {} checksums of parameters, buffers and optimizer state after {} "
-                  "training steps are those of the reference\n",
-                  run.checksums.values.size(), how.training_steps));
+      fmt::format("equal: {} checksums of {} after {} training steps are those of the reference\n",
+                  run.checksums.values.size(), what_is_compared(trace), how.training_steps));
   return Ok{};
 }
 
-/// The peak derived from the ranges that kernels and copies got must be the predicted one.
+/// The peak derived from the ranges that kernels and copies got must be the predicted one, to the
+/// byte and for every allocator.
 Status compare_peaks(const Outcome& outcome, const ReplayOptions& how) {
-  if (how.guards || *outcome.measured_peak_bytes == outcome.placed_peak_bytes) return Ok{};
+  if (how.guards || *outcome.measured_peak_bytes == outcome.used_peak_bytes) return Ok{};
   return Error{
       .code = ErrorCode::not_equal,
       .message = fmt::format("measured peak {} B differs from the predicted {} B",
-                             outcome.measured_peak_bytes->count, outcome.placed_peak_bytes.count)};
+                             outcome.measured_peak_bytes->count, outcome.used_peak_bytes.count)};
 }
 
 Result<ReplayOptions> replay_options(const Options& options, const Trace& trace,

@@ -113,6 +113,10 @@ Placement placement_of(const Schedule& schedule, const Assignment& assignment) {
     Allocation allocation = request.allocation;
     const std::uint32_t at = request.home == kNoHome ? i : static_cast<std::uint32_t>(request.home);
     allocation.range.offset = assignment.ranges[at].offset;
+    if (allocation.space == Space::device)
+      placement.used_peak =
+          std::max(placement.used_peak,
+                   round_up(allocation.range.offset + allocation.range.bytes, kAllocationUnit));
     (i < schedule.homes ? placement.homes : placement.allocations).push_back(allocation);
   }
   placement.first = schedule.first;

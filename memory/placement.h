@@ -34,6 +34,9 @@ struct Placement {
   std::uint32_t live_peak_step = 0;
   Bytes placed_peak{};  // end of the highest device range, rounded: the arena needed
   std::uint32_t placed_peak_step = 0;
+  Bytes used_peak{};  // end of the highest device range handed out, rounded up to kAllocationUnit:
+                      // what a replay measures; below placed_peak where `caching` holds segments
+                      // of which nobody has the end
   Bytes host_peak{};  // end of the highest host range, rounded: the pinned pool needed
 };
 

@@ -159,8 +159,9 @@ Result<std::vector<std::byte*>> HostBackend::resolve(std::span<const Bytes> offs
   std::vector<std::byte*> addresses(accesses.size(), nullptr);
   for (std::size_t i = 0; i < accesses.size(); ++i) {
     if (i >= offsets.size() || offsets[i] == kAbsent) continue;
-    if (Status status = need(Space::device, {offsets[i], accesses[i].length}, peak_); !status)
-      return status.error();
+    // The kernel gets an address in a range that is the whole tensor's, however little it accesses.
+    const Range whole{offsets[i] - accesses[i].offset, (*trace_)[accesses[i].tensor].bytes};
+    if (Status status = need(Space::device, whole, peak_); !status) return status.error();
     addresses[i] = arena_.data() + offsets[i].count;
   }
   return addresses;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/check.h"
+#include "ir/dataflow.h"
 #include "memory/allocator.h"
 #include "memory/placement.h"
 #include "replay/loss_probe.h"
@@ -65,11 +66,23 @@ std::vector<Home> homes_of(const Trace& trace, const Plan& plan, const Placement
   return homes;
 }
 
+/// Tensors whose values say whether two runs ended alike: what training is for, or whatever the
+/// next training step needs where no tensor has such a role.
+std::vector<bool> compared(const Trace& trace) {
+  const Dataflow flow = analyze(trace);
+  const bool state = has_state(trace);
+  std::vector<bool> result(trace.tensors.size(), false);
+  for (const Carry& carry : trace.carry)
+    result[carry.end.index] = state ? is_state(trace[carry.end]) : flow[carry.end].needed_at_end;
+  return result;
+}
+
 Result<Checksums> checksums_of(const Trace& trace, const std::vector<Home>& homes,
                                ReplayBackend& backend) {
+  const std::vector<bool> wanted = compared(trace);
   Checksums checksums;
   for (const Home& home : homes) {
-    if (!is_state(trace[home.carry.end])) continue;
+    if (!wanted[home.carry.end.index]) continue;
     const Result<std::uint64_t> value = backend.checksum(home.space, home.range);
     if (!value) return value.error();
     checksums.tensors.push_back(home.carry.end);
@@ -81,33 +94,6 @@ Result<Checksums> checksums_of(const Trace& trace, const std::vector<Home>& home
 Result<Placement> place_for_replay(const Trace& trace, const Plan& plan, bool guards) {
   if (!guards) return place(trace, plan, plan.budget.device);
   return place(trace, plan, kEndlessArena, {.guard = kGuard});
-}
-
-void take_choices(const Trace& trace, const Plan& from, Plan& to) {
-  std::vector<std::optional<std::uint32_t>> choices(trace.ops.size());
-  for (const PlanStep& step : from.steps)
-    if (step.kind == StepKind::run && step.subject < choices.size())
-      choices[step.subject] = step.choice;
-  for (PlanStep& step : to.steps)
-    if (step.kind == StepKind::run) step.choice = choices[step.subject].value_or(step.choice);
-}
-
-/// Other choices may omit outputs, which then are not there to be freed.
-void drop_needless_frees(const Trace& trace, Plan& plan) {
-  std::vector<bool> there(trace.tensors.size(), false);
-  for (const Carry& carry : trace.carry) there[carry.start.index] = true;
-  for (const PlanStep& step : plan.steps) {
-    if (step.kind != StepKind::run) continue;
-    const Op& op = trace[step.op()];
-    if (step.choice >= op.choices.size()) continue;
-    const std::vector<TensorId>& omits = op.choices[step.choice].omits;
-    for (const Access& write : op.writes)
-      if (std::find(omits.begin(), omits.end(), write.tensor) == omits.end())
-        there[write.tensor.index] = true;
-  }
-  std::erase_if(plan.steps, [&](const PlanStep& step) {
-    return step.kind == StepKind::free && !there[step.subject];
-  });
 }
 
 /// Fills the homes, executes and reads back.
@@ -128,6 +114,11 @@ Result<Run> run_on(ReplayBackend& backend, const Trace& trace, const Program& pr
 }
 
 }  // namespace
+
+bool has_state(const Trace& trace) {
+  return std::any_of(trace.carry.begin(), trace.carry.end(),
+                     [&](const Carry& carry) { return is_state(trace[carry.end]); });
+}
 
 Result<Run> run_unchecked_plan(const Trace& trace, const Plan& plan, const ReplayOptions& options) {
   if (options.training_steps < 1)
@@ -163,16 +154,6 @@ Result<Run> run_unchecked_plan(const Trace& trace, const Plan& plan, const Repla
 Result<Run> run_plan(const Trace& trace, const Plan& plan, const ReplayOptions& options) {
   if (const std::optional<Violation> violation = check(trace, plan)) return to_error(*violation);
   return run_unchecked_plan(trace, plan, options);
-}
-
-Plan reference_plan(const Trace& trace, const Plan& plan) {
-  Plan reference = keep_all_plan(trace);
-  take_choices(trace, plan, reference);
-  drop_needless_frees(trace, reference);
-  reference.policy = "reference";
-  const Result<Bytes> arena = smallest_arena(trace, reference);
-  reference.budget.device = arena ? *arena : Bytes{};  // then run_plan says what is wrong
-  return reference;
 }
 
 std::string difference(const Trace& trace, const Checksums& reference, const Checksums& run) {

@@ -28,11 +28,15 @@ struct ReplayOptions {
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Checksums of parameters, buffers and optimizer state after the last training step.
+/// Checksums of parameters, buffers and optimizer state after the last training step; where a trace
+/// has no tensors with those roles, of all that the next training step needs.
 struct Checksums {
-  std::vector<TensorId> tensors;  // carry `end`s with those roles, in order of trace.carry
+  std::vector<TensorId> tensors;  // `end`s of carries, in order of trace.carry; may be empty
   std::vector<std::uint64_t> values;
 };
+
+/// Whether a tensor that is carried on is a parameter, a buffer or optimizer state.
+bool has_state(const Trace& trace);
 
 struct Run {
   Checksums checksums;
@@ -49,10 +53,6 @@ Result<Run> run_plan(const Trace& trace, const Plan& plan, const ReplayOptions& 
 
 /// The same without check(): shows what a broken plan does. It must still place.
 Result<Run> run_unchecked_plan(const Trace& trace, const Plan& plan, const ReplayOptions& options);
-
-/// The reference: recorded order, everything kept, the choices of `plan`, in an arena of its own
-/// size; where that is more than the machine has, run_plan of it is an Error does_not_fit.
-Plan reference_plan(const Trace& trace, const Plan& plan);
 
 /// First difference as "NAME: 0123... where the reference has 4567...", or "" if equal.
 std::string difference(const Trace& trace, const Checksums& reference, const Checksums& run);

@@ -24,7 +24,8 @@ struct ReplayBackendOptions {
 
 struct Measured {
   std::vector<Nanoseconds> steps;  // end-to-start time of each training step on the device
-  Bytes peak{};  // end of the highest byte handed to a kernel or copy, rounded to the unit
+  Bytes peak{};  // end of the highest range handed to a kernel, a copy or initialise(), whole even
+                 // if only part of it was accessed, rounded up to the unit
   Bytes host_peak{};
   Bytes outside{};          // device memory in use beyond the arena
   std::vector<Span> spans;  // of the last training step, if kept

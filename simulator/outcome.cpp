@@ -14,6 +14,7 @@ void add_memory(const Trace& trace, const Plan& plan, const Placement& placement
                 Outcome& outcome) {
   outcome.live_peak_bytes = placement.live_peak;
   outcome.placed_peak_bytes = placement.placed_peak;
+  outcome.used_peak_bytes = placement.used_peak;
   outcome.host_bytes = placement.host_peak;
   for (const Residency& row : residency(trace, plan))
     for (std::size_t role = 0; role < row.by_role.size(); ++role)

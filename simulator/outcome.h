@@ -21,6 +21,7 @@ struct Outcome {
   Bytes budget_bytes{};
   Bytes live_peak_bytes{};
   Bytes placed_peak_bytes{};
+  Bytes used_peak_bytes{};  // end of the highest range handed out (Placement::used_peak)
   std::array<Bytes, kRoleNames.size()> scope_peak_bytes{};  // peak of each role on its own
   Bytes host_bytes{};                                       // pinned pool
   Nanoseconds step_ns{};                                    // predicted
@@ -34,7 +35,7 @@ struct Outcome {
   // replay only
   std::string time_refused;  // why step_ns is no prediction of measured_step_ns; "": it is one
   std::optional<Nanoseconds> measured_step_ns;
-  std::optional<Bytes> measured_peak_bytes;
+  std::optional<Bytes> measured_peak_bytes;  // predicted: used_peak_bytes
   std::optional<Bytes> outside_bytes;  // device memory taken outside the arena (context, libraries)
   std::optional<bool> equal;
 };

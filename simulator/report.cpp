@@ -111,7 +111,10 @@ Json json_of(const Outcome& outcome) {
   for (std::size_t i = 0; i < kCauseNames.size(); ++i)
     json["stall_ns"][std::string(kCauseNames[i])] = outcome.stall_ns[i].count;
   if (outcome.measured_step_ns) json["measured_step_ns"] = outcome.measured_step_ns->count;
-  if (outcome.measured_peak_bytes) json["measured_peak_bytes"] = outcome.measured_peak_bytes->count;
+  if (outcome.measured_peak_bytes) {
+    json["used_peak_bytes"] = outcome.used_peak_bytes.count;
+    json["measured_peak_bytes"] = outcome.measured_peak_bytes->count;
+  }
   if (outcome.outside_bytes) json["outside_bytes"] = outcome.outside_bytes->count;
   if (outcome.equal) json["equal"] = *outcome.equal;
   put(json, "time_refused", outcome.time_refused);
@@ -230,10 +233,10 @@ std::string format_replay(const Outcome& outcome) {
   const Bytes peak = outcome.measured_peak_bytes.value_or(Bytes{});
   const Nanoseconds step = outcome.measured_step_ns.value_or(Nanoseconds{});
   std::vector<Row> rows = {{"", "predicted", "measured", ""}};
-  rows.push_back({"peak of the arena", format_bytes(outcome.placed_peak_bytes), format_bytes(peak),
-                  peak == outcome.placed_peak_bytes
+  rows.push_back({"peak of the arena", format_bytes(outcome.used_peak_bytes), format_bytes(peak),
+                  peak == outcome.used_peak_bytes
                       ? "the same to the byte"
-                      : fmt::format("{:+} B", (peak - outcome.placed_peak_bytes).count)});
+                      : fmt::format("{:+} B", (peak - outcome.used_peak_bytes).count)});
   const bool refused = !outcome.time_refused.empty();
   rows.push_back({"training step", refused ? "-" : format_time(outcome.step_ns), format_time(step),
                   refused ? "" : percent((outcome.step_ns - step).count, step.count) + " error"});

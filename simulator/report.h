@@ -58,7 +58,10 @@ std::string format_replay(const Outcome& outcome);
 ///   scope_peak_bytes   {role: integer}, the peak of each role on its own
 ///   step_ns, bound_ns, compute_ns, offload_bytes, prefetch_bytes, recompute_runs, recompute_ns
 ///   stall_ns           {cause: integer}; step_ns = compute_ns + their sum
-///   measured_step_ns, measured_peak_bytes, outside_bytes, equal           replay only
+///   measured_step_ns, measured_peak_bytes, outside_bytes                  replay only
+///   used_peak_bytes    what measured_peak_bytes should be: the end of the highest range handed
+///                      out, below placed_peak_bytes where an allocator caches; replay only
+///   equal              replay only; absent where nothing was compared
 ///   time_refused       why step_ns does not predict measured_step_ns      replay, where it does
 ///   not
 /// `options` is what the caller was asked for, name to text. A comparison adds "infeasible" and

@@ -46,6 +46,7 @@ class Outcome:
     scope_peak_bytes: dict[str, int] = field(default_factory=dict)  # by role, each on its own
     stall_ns: dict[str, int] = field(default_factory=dict)  # by cause
     measured_step_ns: int | None = None  # this and all below: replay only
+    used_peak_bytes: int | None = None  # what measured_peak_bytes should be
     measured_peak_bytes: int | None = None
     outside_bytes: int | None = None  # device memory outside the arena
     equal: bool | None = None  # to the reference, to the bit
@@ -72,6 +73,7 @@ _ORDER = (
     "recompute_ns",
     "stall_ns",
     "measured_step_ns",
+    "used_peak_bytes",
     "measured_peak_bytes",
     "outside_bytes",
     "equal",
@@ -79,7 +81,14 @@ _ORDER = (
 )
 _TEXTS = {"policy", "trace", "trace_hash", "allocator", "time_refused"}
 _MAPS = {"scope_peak_bytes", "stall_ns"}
-_REPLAY = {"measured_step_ns", "measured_peak_bytes", "outside_bytes", "equal", "time_refused"}
+_REPLAY = {
+    "measured_step_ns",
+    "used_peak_bytes",
+    "measured_peak_bytes",
+    "outside_bytes",
+    "equal",
+    "time_refused",
+}
 
 
 @dataclass

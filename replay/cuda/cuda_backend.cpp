@@ -157,7 +157,6 @@ Status CudaBackend::prepare(const Trace& trace, const Program& program) {
   open_steps_ = 0;
   steps_.clear();
   spans_.clear();
-  peak_ = host_peak_ = {};
   return kernels_->prepare(trace, options_.seed);
 }
 
@@ -242,7 +241,9 @@ void CudaBackend::resolve(const Issue& issue, const Op& op) {
     for (std::size_t i = 0; i < offsets.size(); ++i) {
       const bool absent = offsets[i] == kAbsent;
       operands_.push_back(absent ? nullptr : memory_.arena() + offsets[i].count);
-      if (!absent) touch({offsets[i], accesses[i].length});
+      if (absent) continue;
+      // An address in a range that is the whole tensor's, however little the kernel accesses.
+      touch({offsets[i] - accesses[i].offset, (*trace_)[accesses[i].tensor].bytes});
     }
   };
   add(issue.reads, op.reads);
@@ -335,6 +336,8 @@ Status CudaBackend::sync() {
 }
 
 Status CudaBackend::initialise(const Trace& trace, TensorId tensor, Space space, Range range) {
+  if (space == Space::device) touch(range);
+  else host_peak_ = std::max(host_peak_, range.offset + range.bytes);
   return memory_.initialise(trace, tensor, options_.seed, space, range, stream(Stream::compute));
 }
 

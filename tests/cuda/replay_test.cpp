@@ -7,6 +7,7 @@
 #include "memory/allocator.h"
 #include "memory/placement.h"
 #include "replay/cuda/choices.h"
+#include "replay/reference.h"
 #include "replay/replay.h"
 #include "simulator/execute.h"
 #include "tests/check/mini_plan.h"

@@ -9,6 +9,7 @@
 #include "memory/placement.h"
 #include "networks/network.h"
 #include "replay/host_choices.h"
+#include "replay/reference.h"
 #include "replay/replay.h"
 #include "tests/random_trace.h"
 

@@ -9,6 +9,7 @@
 #include "networks/network.h"
 #include "policies/policy.h"
 #include "replay/host_choices.h"
+#include "replay/reference.h"
 #include "replay/replay.h"
 #include "simulator/model_backend.h"
 #include "tests/random_trace.h"

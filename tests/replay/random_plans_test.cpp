@@ -4,6 +4,7 @@
 
 #include "memory/allocator.h"
 #include "memory/placement.h"
+#include "replay/reference.h"
 #include "replay/replay.h"
 #include "tests/random_trace.h"
 
@@ -12,11 +13,10 @@ namespace {
 
 constexpr std::uint64_t kCases = 1000;
 
-/// Online allocators in turn.
+/// All allocators in turn.
 std::string allocator_for(std::uint64_t seed) {
   std::vector<std::string_view> names;
-  for (const AllocatorEntry& entry : allocators())
-    if (!entry.offline) names.push_back(entry.name);
+  for (const AllocatorEntry& entry : allocators()) names.push_back(entry.name);
   return std::string(names[seed % names.size()]);
 }
 
@@ -28,7 +28,11 @@ std::string compare(const Trace& trace, const Plan& plan, const ReplayOptions& o
   if (!reference) return "reference: " + reference.error().message;
   const auto run = run_plan(trace, plan, options);
   if (!run) return run.error().message;
-  if (!options.guards && run->measured.peak > plan.budget.device) return "over the budget";
+  const auto placement = place(trace, plan, plan.budget.device);
+  if (!placement) return placement.error().message;
+  if (!options.guards && run->measured.peak != placement->used_peak)
+    return "measured peak " + std::to_string(run->measured.peak.count) + ", predicted " +
+           std::to_string(placement->used_peak.count);
   return difference(trace, reference->checksums, run->checksums);
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "replay/reference.h"
 #include "replay/replay.h"
 #include "tests/mini_trace.h"
 

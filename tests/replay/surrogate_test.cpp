@@ -6,6 +6,7 @@
 
 #include "memory/allocator.h"
 #include "memory/placement.h"
+#include "replay/reference.h"
 #include "replay/replay.h"
 #include "tests/check/mini_plan.h"
 #include "tests/mini_trace.h"
