@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -56,13 +55,6 @@ struct Subject {
 
 void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  char text[16];
-  std::strftime(text, sizeof text, "%Y-%m-%d", std::gmtime(&now));
-  return text;
-}
-
 Result<DeviceProfile> profile_of(const Options& options) {
   const std::string file = options.out + "/profile.json";
   if (std::filesystem::exists(file)) return read_profile(file);
@@ -107,14 +99,6 @@ Result<Trace> trace_of(const Options& options, const std::string& spec) {
   say(fmt::format("{}: untraced {} traced {}", name, format_time(trace->step_ns_untraced),
                   format_time(trace->step_ns_traced)));
   return trace;
-}
-
-Predict predictor(const Trace& trace, const DeviceProfile& profile) {
-  return [&](const Plan& plan) -> Result<Prediction> {
-    const auto outcome = evaluate(trace, plan, profile);
-    if (!outcome) return outcome.error();
-    return Prediction{outcome->step_ns, outcome->live_peak_bytes, outcome->placed_peak_bytes};
-  };
 }
 
 Result<Bytes> liveness_peak(const Trace& trace, const DeviceProfile& profile) {

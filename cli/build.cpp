@@ -32,7 +32,7 @@ Status build(const BuildOptions& options, const Session& session) {
                                 .tf32 = options.tf32});
   if (!trace) return trace.error();
   estimate_durations(*trace, *profile);
-  trace->origin = fmt::format("{} (cost model, {})", session.made_by, session.today);
+  trace->origin = fmt::format("{} ({}, {})", session.made_by, trace->origin, session.today);
   if (Status status = write_trace(*trace, options.output); !status) return status;
   session.console.print(fmt::format("{}: {} ops, {} tensors, times estimated for {}\n",
                                     options.output, trace->ops.size(), trace->tensors.size(),

@@ -24,7 +24,8 @@ Status calibrate(const Options& options, const Session& session) {
   const CalibrateOptions how{
       .name = options.name,
       .origin = fmt::format("{} ({})", session.made_by, session.today),
-      .progress = [&session](const std::string& line) { session.console.progress(line); }};
+      .progress = [&session](const std::string& line) { session.console.progress(line); },
+      .stop = &session.stop};
 #ifdef SUPERNEURONS_CUDA
   Result<DeviceProfile> profile = *on_cuda ? calibrate_cuda(how) : calibrate_host(how);
 #else

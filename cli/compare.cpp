@@ -95,7 +95,7 @@ Status find_floors(Subject& subject, const Options& options, const Session& sess
     session.console.progress(fmt::format("{}: smallest budget of {}", trace.name, policy));
     const auto floor = smallest_budget(trace, subject.loaded.profile,
                                        request_for(policy, *unlimited, options, session),
-                                       predictor(trace, subject.loaded.profile));
+                                       predictor(trace, subject.loaded.profile, &session.stop));
     if (floor) subject.floors[policy] = *floor;
     else if (floor.error().code != ErrorCode::bad_usage) return floor.error();
   }
@@ -110,7 +110,7 @@ void add_policy_bound(const Subject& subject, const Options& options, const std:
   const Budget endless{Bytes{std::int64_t{1} << 60}, profile.host_memory};
   BoundRow row{.trace = trace.name, .trace_hash = subject.hash, .name = policy};
   const auto plan = make_plan(trace, profile, request_for(policy, endless, options, session),
-                              predictor(trace, profile));
+                              predictor(trace, profile, &session.stop));
   const auto outcome = plan ? evaluate(trace, *plan, profile) : Result<Outcome>(plan.error());
   if (outcome) {
     row.bytes = outcome->placed_peak_bytes;
@@ -259,7 +259,7 @@ Status compare_cell(const Subject& subject, const Options& options, const std::s
     if (session.stop) return interrupted();
     session.console.progress(fmt::format("{}: {} at {}", trace.name, policy, budget_text));
     const auto plan = make_plan(trace, profile, request_for(policy, *budget, options, session),
-                                predictor(trace, profile));
+                                predictor(trace, profile, &session.stop));
     // A refusal is an answer about this cell; names were checked before.
     if (!plan && plan.error().code != ErrorCode::does_not_fit &&
         plan.error().code != ErrorCode::bad_usage)
@@ -291,10 +291,9 @@ Status compare_trace(const Options& options, const Session& session, Comparison&
   const Trace& trace = subject.loaded.trace;
   subject.hash = trace_hash(trace);
   const bool measured = trace.capability(Fact::durations) == Capability::exact;
-  session.console.print(fmt::format("{}: {} ops, batch {}, times {} {}\n\n", trace.name,
-                                    trace.ops.size(), trace.batch,
-                                    measured ? "measured on" : "estimated for",
-                                    trace.device.empty() ? "no device" : trace.device));
+  session.console.print(fmt::format(
+      "{}: {} ops, batch {}, times {} {}\n\n", trace.name, trace.ops.size(), trace.batch,
+      measured ? "measured on" : "estimated:", trace.device.empty() ? trace.origin : trace.device));
   if (Status status = find_floors(subject, options, session); !status) return status;
   add_bounds(subject, options, session, all);
   for (const std::string& budget : options.budgets)

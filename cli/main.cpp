@@ -3,11 +3,11 @@
 
 #include <atomic>
 #include <csignal>
-#include <ctime>
 #include <new>
 
 #include "cli/session.h"
 #include "ir/files.h"
+#include "tracer/record.h"
 
 namespace {
 
@@ -18,13 +18,6 @@ std::atomic<bool> stop_requested{false};
 extern "C" void on_interrupt(int signal) {
   stop_requested.store(true);
   std::signal(signal, SIG_DFL);  // a second Ctrl-C ends the program at once
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  char text[16];
-  std::strftime(text, sizeof text, "%Y-%m-%d", std::gmtime(&now));
-  return text;
 }
 
 /// The call as text; `whole`: with the output's name, which says nothing of how a file was made.

@@ -56,7 +56,7 @@ std::string time_refused(const Options& options, const Loaded& loaded, const Rep
   if (options.target.scale != "1") return "sizes are scaled, and the times are not";
   if (how.stress || how.guards) return "--stress and --guards slow the run down";
   if (trace.capability(Fact::durations) != Capability::exact)
-    return "the times of the trace are not measured ones";
+    return fmt::format("the times of the trace are not measured ({})", trace.origin);
   if (trace.device != here)
     return fmt::format("the trace tells the times of {}, and this is {}",
                        trace.device.empty() ? "no device" : trace.device, here);

@@ -140,14 +140,6 @@ Result<Loaded> load(const Target& target, const Session& session) {
   return Loaded{std::move(*trace), std::move(*profile)};
 }
 
-Predict predictor(const Trace& trace, const DeviceProfile& profile) {
-  return [&trace, &profile](const Plan& plan) -> Result<Prediction> {
-    const Result<Outcome> outcome = evaluate(trace, plan, profile);
-    if (!outcome) return outcome.error();
-    return Prediction{outcome->step_ns, outcome->live_peak_bytes, outcome->placed_peak_bytes};
-  };
-}
-
 Result<Budget> budget_of(const Target& target, const Loaded& loaded, const std::string& text) {
   Budget budget{loaded.profile.device_memory, loaded.profile.host_memory};
   if (!target.host_budget.empty()) {
@@ -204,7 +196,7 @@ Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loa
                     .allocator = target.allocator,
                     .explain = source.explain,
                     .stop = &session.stop},
-                   predictor(loaded.trace, loaded.profile));
+                   predictor(loaded.trace, loaded.profile, &session.stop));
 }
 
 }  // namespace superneurons

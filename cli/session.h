@@ -15,6 +15,7 @@
 #include "ir/result.h"
 #include "ir/trace.h"
 #include "policies/policy.h"
+#include "simulator/outcome.h"
 
 namespace superneurons {
 
@@ -76,7 +77,6 @@ std::vector<std::pair<std::string, std::string>> profile_files();
 
 /// Percent budgets are of the liveness peak (placed).
 Result<Budget> budget_of(const Target& target, const Loaded& loaded, const std::string& text);
-Predict predictor(const Trace& trace, const DeviceProfile& profile);
 
 /// A plan from --plan FILE (checked against the trace's hash) or by --policy.
 struct PlanSource {

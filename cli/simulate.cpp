@@ -4,8 +4,6 @@
 #include <memory>
 
 #include "cli/session.h"
-#include "simulator/execute.h"
-#include "simulator/model_backend.h"
 #include "simulator/report.h"
 
 namespace superneurons {
@@ -20,14 +18,11 @@ struct Options {
   std::string clock = "replay";
 };
 
-Status write_timeline(const Options& options, const Loaded& loaded, const Plan& plan) {
+Status write_timeline(const Options& options, const Loaded& loaded, const Plan& plan,
+                      const Evaluation& evaluation) {
   if (options.timeline.empty()) return Ok{};
-  const auto placement = place(loaded.trace, plan, plan.budget.device);
-  if (!placement) return placement.error();
-  const Program program = build_program(loaded.trace, plan, *placement);
-  const auto timeline = simulate(loaded.trace, plan, loaded.profile, {.keep_spans = true});
-  if (!timeline) return timeline.error();
-  return write_json(options.timeline, format_chrome_trace(loaded.trace, plan, program, *timeline));
+  return write_json(options.timeline, format_chrome_trace(loaded.trace, plan, evaluation.program,
+                                                          evaluation.timeline));
 }
 
 Status run(const Options& options, const Session& session) {
@@ -36,15 +31,18 @@ Status run(const Options& options, const Session& session) {
   const auto plan = plan_from(options.source, options.target, *loaded, session);
   if (!plan) return plan.error();
   const Clock clock = options.clock == "program" ? Clock::program : Clock::replay;
-  const auto outcome = evaluate(loaded->trace, *plan, loaded->profile, {.clock = clock});
-  if (!outcome) return outcome.error();
-  session.console.print(format_outcome(*outcome));
-  if (Status status = write_timeline(options, *loaded, *plan); !status) return status;
+  const auto evaluation = evaluate_in_full(
+      loaded->trace, *plan, loaded->profile,
+      {.clock = clock, .keep_spans = !options.timeline.empty(), .stop = &session.stop});
+  if (!evaluation) return evaluation.error();
+  const Outcome& outcome = evaluation->outcome;
+  session.console.print(format_outcome(outcome));
+  if (Status status = write_timeline(options, *loaded, *plan, *evaluation); !status) return status;
   if (!options.memory.empty())
     if (Status status = write_json(options.memory, format_memory_json(loaded->trace, *plan));
         !status)
       return status;
-  return write_json(options.json, format_json({&*outcome, 1}, session.options));
+  return write_json(options.json, format_json({&outcome, 1}, session.options));
 }
 
 }  // namespace

@@ -6,9 +6,10 @@
 namespace superneurons {
 namespace {
 
-/// Rounded up: a copy of one byte takes time. Saturates far above any real copy.
+/// Rounded up: a copy of one byte takes time. Saturates far above any real copy, low enough for
+/// kLatest.
 Nanoseconds rounded_up(double ns) {
-  constexpr double kMost = 4e18;
+  constexpr double kMost = 1LL << 58;
   return {static_cast<std::int64_t>(std::ceil(std::clamp(ns, 0.0, kMost)))};
 }
 

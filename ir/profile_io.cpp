@@ -61,15 +61,23 @@ namespace {
 
 constexpr std::string_view kFormat = "superneurons-profile";
 
-bool is_measure(double number) { return std::isfinite(number) && number >= 0; }
+// Far outside of what any machine does, and narrow enough that no model of it overflows.
+constexpr Nanoseconds kLongestCost{1'000'000'000};          // launch, event, gap, ...
+constexpr Nanoseconds kLongestCopy{std::int64_t{1} << 50};  // a measured point: 13 days
+constexpr double kLargestSlowdown = 1000;
+constexpr double kLeastRate = 1e-6, kLargestRate = 1e9;  // per ns: 1 KB/s, 1 EB/s
+
+bool is_slowdown(double number) { return number >= 0 && number <= kLargestSlowdown; }
+bool is_rate(double number) { return number >= kLeastRate && number <= kLargestRate; }
 
 std::string curve_problem(const TransferCurve& curve) {
   if (curve.points.empty()) return "has no points (would be [[bytes, ns], ...])";
-  if (!std::isfinite(curve.bytes_per_ns) || curve.bytes_per_ns <= 0)
-    return "has bytes_per_ns that is not above 0";
+  if (!is_rate(curve.bytes_per_ns))
+    return "has bytes_per_ns that is not above 0 (would be from 1e-6 to 1e9)";
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
     const auto& point = curve.points[i];
     if (point.bytes.count < 0 || point.ns.count < 0) return "has a point with a negative number";
+    if (point.ns > kLongestCopy) return "has a point of more than 2^50 ns";
     if (i > 0 && point.bytes <= curve.points[i - 1].bytes)
       return "has points whose bytes do not ascend";
   }
@@ -87,18 +95,19 @@ std::string profile_problem(const DeviceProfile& profile) {
   if (profile.host_memory.count < 0) return "\"host_memory\" is negative";
   for (const Nanoseconds ns : {profile.launch_ns, profile.copy_issue_ns, profile.event_ns,
                                profile.gap_ns, profile.wait_ns, profile.alloc_ns})
-    if (ns.count < 0) return "a time is negative (would be 0 or more)";
+    if (ns.count < 0 || ns > kLongestCost)
+      return "a time is negative or above 1 s (would be from 0 to 1000000000 ns)";
   for (const Interference& loss : {profile.memory_bound, profile.compute_bound})
-    if (!is_measure(loss.offload) || !is_measure(loss.prefetch) || !is_measure(loss.both))
-      return "a slowdown is negative (would be 0 or more: time is multiplied by 1 + it)";
+    if (!is_slowdown(loss.offload) || !is_slowdown(loss.prefetch) || !is_slowdown(loss.both))
+      return "a slowdown is negative or above 1000 (time is multiplied by 1 + it)";
   for (const double rate :
        {profile.both_bytes_per_ns, profile.pin_ns_per_byte, profile.flops_per_ns,
         profile.tf32_flops_per_ns, profile.memory_bytes_per_ns})
-    if (!is_measure(rate)) return "a rate is negative (would be 0 or more)";
+    if (rate != 0 && !is_rate(rate))
+      return "a rate is negative, tiny or huge (would be 0, or from 1e-6 to 1e9 per ns)";
   for (const auto& [kind, efficiency] : profile.efficiency)
-    if (!is_measure(efficiency.flops) || !is_measure(efficiency.bandwidth) ||
-        efficiency.flops == 0 || efficiency.bandwidth == 0)
-      return "the efficiency of \"" + kind + "\" is not above 0";
+    if (!is_rate(efficiency.flops) || !is_rate(efficiency.bandwidth))
+      return "the efficiency of \"" + kind + "\" is not above 0 (would be from 1e-6 to 1e9)";
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 #include <unordered_set>
+#include <utility>
 
 #include "ir/result.h"
 #include "ir/trace_fault.h"
@@ -11,13 +12,15 @@ namespace superneurons {
 namespace {
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 62;
+constexpr std::int64_t kLongest = std::int64_t{1}
+                                  << 58;  // ns; models add such sums up, see kLatest
 constexpr std::uint32_t kNever = UINT32_MAX;
 
 std::string quoted(const std::string& name) { return '"' + name + '"'; }
 
-/// Adds a number that must not be negative to a sum that must stay below 2^62.
-bool add(std::int64_t& sum, std::int64_t number) {
-  if (number < 0 || number >= kLargest - sum) return false;
+/// Adds a number that must not be negative to a sum that must stay below `limit`.
+bool add(std::int64_t& sum, std::int64_t number, std::int64_t limit = kLargest) {
+  if (number < 0 || number >= limit - sum) return false;
   sum += number;
   return true;
 }
@@ -43,6 +46,7 @@ class FaultFinder {
     std::uint32_t successor = kNever;  // end: index of the `start` whose value it carries on
     std::uint32_t as_start = kNever;   // the carry that it starts or ends
     std::uint32_t as_end = kNever;
+    std::uint64_t list = 0;            // last list of `once` or `omits` that it was in
     std::uint32_t listed_by = kNever;  // last op that lists it among its writes
     std::uint32_t closed_by = kNever;  // two-tensor carry: the op that first writes the `end`
   };
@@ -59,8 +63,8 @@ class FaultFinder {
       return bad("too many records (would be fewer than 2^32)");
     if (trace_.batch < 0) return bad("the batch is negative");
     if (trace_.dropped_records < 0) return bad("the number of dropped records is negative");
-    if (!add(nanoseconds_, trace_.step_ns_untraced.count) ||
-        !add(nanoseconds_, trace_.step_ns_traced.count))
+    if (!add(nanoseconds_, trace_.step_ns_untraced.count, kLongest) ||
+        !add(nanoseconds_, trace_.step_ns_traced.count, kLongest))
       return bad("the time of the training step is negative or too large");
     return true;
   }
@@ -204,17 +208,30 @@ class FaultFinder {
                " has begun to write the tensor that carries it on (would be read before)");
   }
 
+  /// Marks a tensor for the list numbered lists_; false if that list has it already.
+  bool first_in_list(TensorId id) {
+    return std::exchange(states_[id.index].list, lists_) != lists_;
+  }
+
   bool tables(const Op& op) {
     const auto among_writes = [&](TensorId id) {
       return id.index < states_.size() && states_[id.index].listed_by == op_;
     };
-    for (const TensorId id : op.once)
+    ++lists_;
+    for (const TensorId id : op.once) {
       if (!among_writes(id))
         return bad("lists tensor " + std::to_string(id.index) + " as once, but does not write it");
-    for (const Choice& choice : op.choices)
-      for (const TensorId id : choice.omits)
+      if (!first_in_list(id)) return bad("lists " + quoted(trace_[id].name) + " twice as once");
+    }
+    for (const Choice& choice : op.choices) {
+      ++lists_;
+      for (const TensorId id : choice.omits) {
         if (!among_writes(id))
           return bad("may omit tensor " + std::to_string(id.index) + ", but does not write it");
+        if (!first_in_list(id))
+          return bad("lists " + quoted(trace_[id].name) + " twice among what a choice omits");
+      }
+    }
     return true;
   }
 
@@ -227,9 +244,9 @@ class FaultFinder {
       if (!add(workspaces_, choice.workspace.count))
         return bad("has a workspace of " + std::to_string(choice.workspace.count) +
                    " bytes (would be 0 or more, and all below 2^62 together)");
-      if (!add(nanoseconds_, choice.ns.count))
+      if (!add(nanoseconds_, choice.ns.count, kLongest))
         return bad("takes " + std::to_string(choice.ns.count) +
-                   " ns (would be 0 or more, and all below 2^62 together)");
+                   " ns (would be 0 or more, and all below 2^58 together)");
     }
     return true;
   }
@@ -238,10 +255,12 @@ class FaultFinder {
     if (op.name.empty()) return bad("has no name");
     if (static_cast<std::size_t>(op.phase) >= kPhaseNames.size()) return bad("has no phase");
     for (const Kernel& kernel : op.kernels)
-      if (!add(nanoseconds_, kernel.ns.count)) return bad("has a kernel of negative time");
+      if (!add(nanoseconds_, kernel.ns.count, kLongest))
+        return bad("has a kernel of a time that is negative or too large");
     for (const auto& [key, value] : op.attributes)
       if (!std::isfinite(value)) return bad("has an attribute " + quoted(key) + " without value");
-    if (!add(nanoseconds_, op.host_ns.count) || !add(nanoseconds_, op.host_sync_ns.count))
+    if (!add(nanoseconds_, op.host_ns.count, kLongest) ||
+        !add(nanoseconds_, op.host_sync_ns.count, kLongest))
       return bad("has a host time that is negative or too large");
     if (!is_measure(op.flops)) return bad("has flops that are no number of operations");
     if (!add(moved_, op.bytes_moved.count)) return bad("has bytes_moved negative or too large");
@@ -254,6 +273,7 @@ class FaultFinder {
   Fault fault_;
   std::vector<TensorState> states_;
   std::uint32_t op_ = 0;
+  std::uint64_t lists_ = 0;
   std::int64_t bytes_ = 0, workspaces_ = 0, nanoseconds_ = 0, moved_ = 0;
 };
 

@@ -162,10 +162,11 @@ inline bool covers(const Trace& trace, const Access& access) {
 /// The laws of a trace: ids in range, accesses inside their tensors, no tensor read before it was
 /// written or carried in, no access after `freed_before`, each tensor at most once in a carry as
 /// `end` and as `start`, both of one size, the `end` written and not freed, at least one choice per
-/// op, `once` and `omits` among the writes, a written tensor listed once per op, names unique,
-/// nothing negative, sums below 2^62. If the `start` of a carry of two tensors is needed
-/// (TensorFlow::needed_at_start), no op reads it at or after the first op that writes `end`, which
-/// takes over its home. Returns the first law broken, in linear time.
+/// op, `once` and `omits` among the writes, each once, a written tensor listed once per op, names
+/// unique, nothing negative, sums of bytes below 2^62 and of times below 2^58. If the `start` of a
+/// carry of two tensors is needed (TensorFlow::needed_at_start), no op reads it at or after the
+/// first op that writes `end`, which takes over its home. Returns the first law broken, in linear
+/// time.
 struct Error;
 std::optional<Error> find_fault(const Trace& trace);
 

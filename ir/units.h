@@ -23,6 +23,23 @@ struct Quantity {
 using Bytes = Quantity<struct BytesUnit>;
 using Nanoseconds = Quantity<struct NanosecondsUnit>;
 
+/// No moment of a model is later: times saturate here, so that sums over plans, which may repeat an
+/// op any number of times, never overflow. Some 36 years; sums of times in a trace stay below a
+/// quarter of it.
+inline constexpr Nanoseconds kLatest{std::int64_t{1} << 60};
+
+/// time + duration (0 <= duration <= kLatest), at most kLatest.
+inline constexpr Nanoseconds later(Nanoseconds time, Nanoseconds duration) {
+  return {time.count + duration.count < kLatest.count ? time.count + duration.count
+                                                      : kLatest.count};
+}
+
+/// The sum of two sizes (>= 0), or the largest there is.
+inline constexpr Bytes saturating_add(Bytes a, Bytes b) {
+  constexpr std::int64_t kMost = INT64_MAX;
+  return {a.count > kMost - b.count ? kMost : a.count + b.count};
+}
+
 inline constexpr Bytes operator""_B(unsigned long long n) { return {static_cast<std::int64_t>(n)}; }
 inline constexpr Bytes operator""_KiB(unsigned long long n) {
   return {static_cast<std::int64_t>(n) << 10};

@@ -77,15 +77,16 @@ Error does_not_fit(const Trace& trace, const Plan& plan, const Schedule& schedul
   Shortage shortage;
   shortage.short_by = misfit.wanted - misfit.largest_hole;
   shortage.largest_hole = misfit.largest_hole;
-  shortage.smallest_budget = smallest_arena;
+  const bool on_host = request.allocation.space == Space::host;
+  // Of the host pool there is no floor to tell: with another device budget the same is short.
+  if (!on_host) shortage.smallest_budget = smallest_arena;
   if (misfit.request >= schedule.homes) shortage.op = op_at(trace, plan, request.step);
   const std::string wanted = format_bytes(misfit.wanted);
   const std::string largest = format_bytes(misfit.largest_hole);
   std::string message = fmt::format("does not fit: {} needs {}{} and the largest hole is {} of {}",
                                     asker(trace, plan, schedule, misfit.request), wanted,
-                                    request.allocation.space == Space::host ? " on the host" : "",
-                                    largest, format_bytes(room));
-  if (shortage.short_by <= 0_B) {
+                                    on_host ? " of host memory" : "", largest, format_bytes(room));
+  if (shortage.short_by <= 0_B && !on_host) {
     // Planned offsets that end beyond the arena, or a cached segment larger than the request.
     shortage.short_by = std::max(smallest_arena - room, kAllocationUnit);
     message += fmt::format(" (where {} cannot put it; an arena of {} is enough)", plan.allocator,
@@ -158,21 +159,25 @@ std::vector<Residency> residency(const Trace& trace, const Plan& plan) {
   return schedule(trace, plan).residency;
 }
 
+Bytes working_set(const Trace& trace, const Op& op, const Choice& choice) {
+  std::vector<TensorId> tensors;
+  for (const Access& read : op.reads) tensors.push_back(read.tensor);
+  for (const Access& write : op.writes)
+    if (std::find(choice.omits.begin(), choice.omits.end(), write.tensor) == choice.omits.end())
+      tensors.push_back(write.tensor);
+  std::sort(tensors.begin(), tensors.end());
+  tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
+  Bytes bytes = choice.workspace;
+  for (const TensorId tensor : tensors) bytes += trace[tensor].bytes;
+  return bytes;
+}
+
 Bytes largest_working_set(const Trace& trace, OpId* op) {
   Bytes largest{};
-  std::vector<std::uint32_t> seen(trace.tensors.size(), 0);  // 1 + op that counted it
   for (std::uint32_t i = 0; i < trace.ops.size(); ++i) {
-    Bytes operands{};
-    const auto count = [&](const Access& access) {
-      if (std::exchange(seen[access.tensor.index], i + 1) == i + 1) return;
-      operands += trace[access.tensor].bytes;
-    };
-    for (const Access& read : trace.ops[i].reads) count(read);
-    for (const Access& write : trace.ops[i].writes) count(write);
     std::optional<Bytes> least;
     for (const Choice& choice : trace.ops[i].choices) {
-      Bytes bytes = operands + choice.workspace;
-      for (const TensorId omitted : choice.omits) bytes -= trace[omitted].bytes;
+      const Bytes bytes = working_set(trace, trace.ops[i], choice);
       if (!least || bytes < *least) least = bytes;
     }
     if (!least || *least <= largest) continue;

@@ -59,6 +59,10 @@ Result<Placement> place(const Trace& trace, const Plan& plan, Bytes arena,
 /// fixed plan.
 Result<Bytes> smallest_arena(const Trace& trace, const Plan& plan);
 
+/// Bytes that a run of the op takes with this choice, as operands and workspace are resident
+/// together: each tensor once; what the choice omits only if the op also reads it.
+Bytes working_set(const Trace& trace, const Op& op, const Choice& choice);
+
 /// The largest working set of any op (operands + workspace of its smallest choice + homes that
 /// cannot leave are NOT added): no plan of any policy goes below. Sets `op` to who sets it.
 Bytes largest_working_set(const Trace& trace, OpId* op = nullptr);

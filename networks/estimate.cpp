@@ -6,7 +6,7 @@
 namespace superneurons {
 namespace {
 
-constexpr double kLongestOp = 1e15;  // ns; sums of op times stay far below 2^62
+constexpr double kLongestOp = 1e12;  // ns; sums of op times stay below the 2^58 of a trace
 
 Efficiency efficiency(const DeviceProfile& profile, const std::string& kind) {
   for (const std::string& key : {kind, std::string()}) {
@@ -36,7 +36,9 @@ void estimate_durations(Trace& trace, const DeviceProfile& profile) {
   for (Op& op : trace.ops)
     for (Choice& choice : op.choices) choice.ns = roofline(op, choice, profile);
   trace.capabilities[static_cast<std::size_t>(Fact::durations)] = Capability::inferred;
-  trace.device = profile.device;
+  trace.device.clear();  // measured on none
+  trace.origin = "cost model of " + profile.name;
+  if (!profile.device.empty()) trace.origin += ", " + profile.device;
 }
 
 }  // namespace superneurons

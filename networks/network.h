@@ -106,7 +106,8 @@ struct LoweringOptions {
 Result<Trace> lower(const Network& net, const LoweringOptions& options);
 
 /// Fills ns of every choice from the roofline of the profile (max of arithmetic and traffic over
-/// the achieved rates of the op's kind); capability durations becomes `inferred`.
+/// the achieved rates of the op's kind); capability durations becomes `inferred`,
+/// `origin` names the profile, and `device` stays empty, as nothing was measured on any.
 void estimate_durations(Trace& trace, const DeviceProfile& profile);
 
 struct NetworkEntry {

@@ -75,7 +75,7 @@ class WithoutSigpipe {
   sigset_t pipe_{}, before_{};
 };
 
-/// Its own process group, the signals of the caller, and our pipes. 0 or an errno.
+/// Its own process group, the signals of the caller but SIGPIPE, and our pipes. 0 or an errno.
 int spawn(const std::string& command, const sigset_t& mask, const Pipe& in, const Pipe& out,
           const Pipe& err, pid_t& pid) {
   posix_spawn_file_actions_t actions;
@@ -85,7 +85,12 @@ int spawn(const std::string& command, const sigset_t& mask, const Pipe& in, cons
   posix_spawn_file_actions_adddup2(&actions, out.write.get(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, err.write.get(), STDERR_FILENO);
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  sigset_t defaults;  // a caller that ignores SIGPIPE must not make the command's pipelines hang
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setsigmask(&attributes, &mask);
   std::string shell = "sh", flag = "-c", text = command;
@@ -96,11 +101,21 @@ int spawn(const std::string& command, const sigset_t& mask, const Pipe& in, cons
   return error;
 }
 
-/// Moves bytes until both outputs are closed or a limit is reached.
+/// Whether the shell has exited; it is not reaped, so that its process group keeps its number.
+bool has_exited(pid_t pid) {
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0)
+    return errno == ECHILD;  // a caller that ignores SIGCHLD has no children to wait for
+  return info.si_pid == pid;
+}
+
+/// Moves bytes until the shell has exited or a limit is reached. What it leaves running in the
+/// background may hold the outputs open and is not waited for.
 class Pump {
  public:
-  Pump(File& in, File& out, File& err, std::string_view input, const ChildLimits& limits)
-      : in_(in),
+  Pump(pid_t pid, File& in, File& out, File& err, std::string_view input, const ChildLimits& limits)
+      : pid_(pid),
+        in_(in),
         out_(out),
         err_(err),
         input_(input),
@@ -112,21 +127,25 @@ class Pump {
 
   ChildOutcome::End run() {
     using End = ChildOutcome::End;
-    while (out_.get() >= 0 || err_.get() >= 0) {
+    while (true) {
+      const bool last = has_exited(pid_);  // all it wrote is in the pipes
       if (limits_.stop != nullptr && limits_.stop->load()) return End::stopped;
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           deadline_ - std::chrono::steady_clock::now());
       if (left.count() <= 0) return End::timed_out;
       std::array<pollfd, 3> files{pollfd{in_.get(), POLLOUT, 0}, pollfd{out_.get(), POLLIN, 0},
                                   pollfd{err_.get(), POLLIN, 0}};
-      // Wakes up now and then to look at the stop token.
-      poll(files.data(), files.size(), static_cast<int>(std::min<long>(left.count() + 1, 50)));
-      if (files[0].revents != 0) feed();
-      if (files[1].revents != 0) drain(out_, output, limits_.output + 1);
-      if (files[2].revents != 0) drain(err_, errors, kErrorKept);
+      // Wakes up now and then to look at the stop token and the shell, and soon once it has closed
+      // its outputs, as it does on exit.
+      const long longest = out_.get() >= 0 || err_.get() >= 0 ? 20 : 1;
+      poll(files.data(), files.size(),
+           last ? 0 : static_cast<int>(std::min<long>(left.count() + 1, longest)));
+      if (files[0].revents != 0 && !last) feed();
+      if (files[1].revents != 0) drain(out_, output, limits_.output + 1, last);
+      if (files[2].revents != 0) drain(err_, errors, kErrorKept, last);
       if (output.size() > limits_.output) return End::too_much_output;
+      if (last) return End::exited;
     }
-    return End::exited;
   }
 
   std::string output, errors;
@@ -139,37 +158,33 @@ class Pump {
     if (input_.empty() || (count < 0 && !later)) in_.close();
   }
 
-  /// Keeps at most `most` bytes and drops the rest.
-  static void drain(File& file, std::string& kept, std::size_t most) {
+  /// Keeps at most `most` bytes and drops the rest. With `all`, until the pipe is empty, but no
+  /// more than a pipe may hold: somebody in the background may still be writing.
+  static void drain(File& file, std::string& kept, std::size_t most, bool all) {
     std::array<char, 65536> buffer;
-    const ssize_t count = read(file.get(), buffer.data(), buffer.size());
-    if (count > 0)
-      kept.append(buffer.data(),
-                  std::min(static_cast<std::size_t>(count), most - std::min(most, kept.size())));
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) file.close();
+    for (int times = all ? 32 : 1; times > 0; --times) {
+      const ssize_t count = read(file.get(), buffer.data(), buffer.size());
+      if (count > 0)
+        kept.append(buffer.data(),
+                    std::min(static_cast<std::size_t>(count), most - std::min(most, kept.size())));
+      if (count > 0 || (count < 0 && errno == EINTR)) continue;
+      if (count == 0 || errno != EAGAIN) file.close();
+      return;
+    }
   }
 
+  pid_t pid_;
   File &in_, &out_, &err_;
   std::string_view input_;
   const ChildLimits& limits_;
   std::chrono::steady_clock::time_point deadline_;
 };
 
-/// Waits for the shell until the deadline: it may have closed its outputs and still be there.
-bool wait_until(pid_t pid, std::chrono::steady_clock::time_point deadline, int& status) {
-  while (waitpid(pid, &status, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
-    poll(nullptr, 0, 2);
-  }
-  return true;
-}
-
 }  // namespace
 
 Result<ChildOutcome> run_child(const std::string& command, std::string_view input,
                                const ChildLimits& limits) {
   const WithoutSigpipe guard;
-  const auto deadline = std::chrono::steady_clock::now() + limits.timeout;
   Pipe in, out, err;
   pid_t pid = 0;
   const auto failure = [](int error) {
@@ -180,18 +195,13 @@ Result<ChildOutcome> run_child(const std::string& command, std::string_view inpu
   in.read.close();
   out.write.close();
   err.write.close();
-  Pump pump(in.write, out.read, err.read, input, limits);
+  Pump pump(pid, in.write, out.read, err.read, input, limits);
   ChildOutcome outcome;
   outcome.end = pump.run();
   in.write.close();
   int status = 0;
-  bool over = false;
-  if (outcome.end == ChildOutcome::End::exited) {
-    over = wait_until(pid, deadline, status);
-    if (!over) outcome.end = ChildOutcome::End::timed_out;
-  }
   kill(-pid, SIGKILL);  // the whole group: what the shell started may live on
-  if (!over) waitpid(pid, &status, 0);
+  waitpid(pid, &status, 0);
   outcome.output = std::move(pump.output);
   outcome.first_error = pump.errors.substr(0, pump.errors.find('\n'));
   if (outcome.end == ChildOutcome::End::exited && WIFSIGNALED(status)) {

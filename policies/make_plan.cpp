@@ -28,6 +28,18 @@ std::optional<Error> refuse_lacking_facts(const Trace& trace, const PolicyEntry&
   return {};
 }
 
+bool stopped(const PlanRequest& request) {
+  return request.stop != nullptr && request.stop->load(std::memory_order_relaxed);
+}
+
+Error cancelled() { return {ErrorCode::cancelled, "stopped while planning"}; }
+
+/// `percent` of it, as far as numbers go.
+Bytes share(Bytes bytes, std::int64_t percent) {
+  const auto product = static_cast<__int128>(bytes.count) * percent / 100;
+  return {static_cast<std::int64_t>(std::min<__int128>(product, kEndless.device.count))};
+}
+
 /// check() with no limit on bytes: passes after this one may still bring it under the budget.
 std::optional<Error> unlawful(const Trace& trace, Plan& plan, std::string_view pass) {
   const Budget budget = std::exchange(plan.budget, kEndless);
@@ -50,12 +62,12 @@ Result<Plan> run_passes(const Trace& trace, const DeviceProfile& profile,
   plan.allocator = request.allocator;
   plan.budget = request.budget;
   for (const Pass& pass : *passes) {
-    if (request.stop != nullptr && request.stop->load())
-      return Error{ErrorCode::cancelled, "stopped while planning"};
+    if (stopped(request)) return cancelled();
     const PolicyContext context{trace,   flow,         profile,         request.budget,
                                 predict, pass.options, request.explain, request.stop};
     Result<Plan> next = pass.entry->plan(context, plan);
     if (!next) return next;
+    if (stopped(request)) return cancelled();
     plan = std::move(*next);
     if (std::optional<Error> error = unlawful(trace, plan, pass.entry->name)) return *error;
   }
@@ -118,8 +130,7 @@ Result<Utmost> utmost(const Trace& trace, const DeviceProfile& profile, const Pl
   if (!best) return best;
   const Bytes first = best->needs.budget;
   for (const int percent : {400, 200, 150, 125, 110}) {
-    Result<Utmost> other =
-        made_for(trace, profile, request, predict, {first.count * percent / 100});
+    Result<Utmost> other = made_for(trace, profile, request, predict, share(first, percent));
     if (!other) return other;
     if (percent == 400 && other->needs.budget == first) break;  // it does not look at the budget
     if (other->needs.budget < best->needs.budget) best = std::move(other);
@@ -177,6 +188,7 @@ Result<Plan> make_plan(const Trace& trace, const DeviceProfile& profile, const P
   // A command may answer anything to another budget, and takes its time: it is not asked again.
   if (is_exec(request.policy)) return does_not_fit(placement.error(), request, {});
   Result<Utmost> best = utmost(trace, profile, request, predict);
+  if (!best && best.error().code == ErrorCode::cancelled) return best.error();
   if (!best) return does_not_fit(placement.error(), request, {});
   if (best->needs.budget > request.budget.device)
     return does_not_fit(placement.error(), request, best->needs);

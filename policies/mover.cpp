@@ -95,7 +95,7 @@ void Mover::set_fetches(std::vector<Move>& moves, const Timing& timing) const {
   Nanoseconds next = clock_.back();
   for (std::size_t i = 0; i < moves.size(); ++i) {
     const Idle& idle = moves[i].idle;
-    next = std::min(next, clock_[idle.after]) - in_time(idle);
+    next = std::max(std::min(next, clock_[idle.after]) - in_time(idle), 0_ns - kLatest);
     moves[i].fetch_at = fetch_place(idle, lookahead, next);
     if (timing.in_window >= moves.size() - i) continue;
     // Not before the value that is needed that many before it has been used.
@@ -126,7 +126,7 @@ void Mover::set_frees(std::vector<Move>& moves, const Timing& timing) const {
   Nanoseconds stream{};
   for (std::size_t i = 0; i < moves.size(); ++i) {
     Move& move = moves[i];
-    stream = std::max(stream, clock_[move.idle.made + 1]) + out_time(move.idle);
+    stream = later(std::max(stream, clock_[move.idle.made + 1]), out_time(move.idle));
     const std::uint32_t first = move.idle.before + 1;
     const auto done = std::lower_bound(clock_.begin() + first, clock_.end(), stream);
     move.free_at = static_cast<std::uint32_t>(done - clock_.begin());

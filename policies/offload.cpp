@@ -96,6 +96,7 @@ std::optional<std::size_t> fewest_of_some(const PolicyContext& context, std::siz
   for (std::size_t part = 1; part <= kParts; ++part) {
     const std::size_t count = all * part / kParts;
     if (count == below) continue;
+    if (stopped(context)) return {};
     if (fits(context, build(count)))
       return below + 1 + fewest_that_fit(context, count - below - 1, [&](std::size_t more) {
                return build(below + 1 + more);
@@ -125,6 +126,7 @@ Result<Plan> offload(const PolicyContext& context, const Plan& incoming) {
     if (options->need_all) best.offer(context, build(mover.count()));
     else if (const auto count = fewest_of_some(context, mover.count(), build))
       best.offer(context, build(*count));
+    if (stopped(context)) break;
     if (best.plan && !context.predict) break;  // the gentlest is the best guess
   }
   return best.plan ? std::move(*best.plan) : all;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -14,17 +13,10 @@
 #include "ir/dataflow.h"
 #include "ir/device_profile.h"
 #include "ir/plan.h"
+#include "ir/prediction.h"
 #include "ir/result.h"
 
 namespace superneurons {
-
-/// What the simulator says of a plan; handed in as a function so that policies never include it.
-struct Prediction {
-  Nanoseconds step_ns{};
-  Bytes live_peak{};
-  Bytes placed_peak{};
-};
-using Predict = std::function<Result<Prediction>(const Plan&)>;
 
 struct PolicyContext {
   const Trace& trace;

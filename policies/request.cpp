@@ -47,7 +47,14 @@ Result<Pass> parse_pass(std::string_view text) {
   const auto entries = policies();
   const auto entry = std::find_if(entries.begin(), entries.end(),
                                   [&](const PolicyEntry& known) { return known.name == name; });
-  if (entry == entries.end()) return unknown_policy(name);
+  if (entry == entries.end()) {
+    for (const CompositionEntry& known : compositions())
+      if (known.name == name && colon != std::string_view::npos)
+        return bad_usage(fmt::format(
+            "policy {} is a composition and takes no options; write its passes, {}, with theirs",
+            name, known.passes));
+    return unknown_policy(name);
+  }
   Pass pass{&*entry, {}};
   for (const OptionEntry& option : entry->options)
     pass.options.emplace(option.name, option.fallback);

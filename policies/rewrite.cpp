@@ -89,7 +89,7 @@ std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan) {
   clock.reserve(plan.steps.size() + 1);
   for (const PlanStep& step : plan.steps) {
     const bool runs = step.kind == StepKind::run;
-    clock.push_back(clock.back() + (runs ? trace[step.op()].choices[step.choice].ns : 0_ns));
+    clock.push_back(later(clock.back(), runs ? trace[step.op()].choices[step.choice].ns : 0_ns));
   }
   return clock;
 }
@@ -172,10 +172,11 @@ Plan Edits::apply(const Plan& plan) && {
 }
 
 bool fits(const PolicyContext& context, const Plan& plan) {
-  return static_cast<bool>(place(context.trace, plan, context.budget.device));
+  return !stopped(context) && static_cast<bool>(place(context.trace, plan, context.budget.device));
 }
 
 Plan smaller_of(const PolicyContext& context, Plan a, const Plan& b) {
+  if (stopped(context)) return a;
   const Result<Bytes> of_a = smallest_arena(context.trace, a);
   const Result<Bytes> of_b = smallest_arena(context.trace, b);
   return of_a && of_b && *of_b < *of_a ? b : a;
@@ -184,7 +185,7 @@ Plan smaller_of(const PolicyContext& context, Plan a, const Plan& b) {
 std::size_t fewest_that_fit(const PolicyContext& context, std::size_t all,
                             const std::function<Plan(std::size_t)>& build) {
   std::size_t low = 0, high = all;  // high is not known to fit if it is `all`
-  while (low < high) {
+  while (low < high && !stopped(context)) {
     const std::size_t middle = low + (high - low) / 2;
     if (fits(context, build(middle))) high = middle;
     else low = middle + 1;

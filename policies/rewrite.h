@@ -94,14 +94,19 @@ class Edits {
   std::vector<bool> removed_;
 };
 
-/// Whether the plan places within both budgets of the context.
+inline bool stopped(const PolicyContext& context) {
+  return context.stop != nullptr && context.stop->load(std::memory_order_relaxed);
+}
+
+/// Whether the plan places within both budgets of the context. False at once when stopped.
 bool fits(const PolicyContext& context, const Plan& plan);
 
 /// Whichever plan places in the smaller arena; `a` if they are equal.
 Plan smaller_of(const PolicyContext& context, Plan a, const Plan& b);
 
 /// The smallest `count` in [0, all] for which `build(count)` fits, assuming that more never needs
-/// more memory; `all` if none does. About log2(all) plans are built and placed.
+/// more memory; `all` if none does, or when stopped: then no plan matters any more. About log2(all)
+/// plans are built and placed.
 std::size_t fewest_that_fit(const PolicyContext& context, std::size_t all,
                             const std::function<Plan(std::size_t)>& build);
 

@@ -66,8 +66,9 @@ class HostBackend final : public ReplayBackend {
  private:
   HostMemory& memory(Space space) { return space == Space::device ? arena_ : pool_; }
   Status need(Space space, Range range, Bytes& peak);
-  Result<std::vector<std::byte*>> resolve(std::span<const Bytes> offsets,
-                                          const std::vector<Access>& accesses);
+  Status resolve(const Issue& issued, Work& work);
+  Result<std::vector<std::byte*>> addresses(std::span<const Bytes> offsets,
+                                            const std::vector<Access>& accesses);
   Status issue(Work work);
   void execute(const Work& work);
   Status perform(const Work& work);
@@ -154,38 +155,50 @@ Status HostBackend::need(Space space, Range range, Bytes& peak) {
   return Ok{};
 }
 
-Result<std::vector<std::byte*>> HostBackend::resolve(std::span<const Bytes> offsets,
-                                                     const std::vector<Access>& accesses) {
-  std::vector<std::byte*> addresses(accesses.size(), nullptr);
+Result<std::vector<std::byte*>> HostBackend::addresses(std::span<const Bytes> offsets,
+                                                       const std::vector<Access>& accesses) {
+  std::vector<std::byte*> result(accesses.size(), nullptr);
   for (std::size_t i = 0; i < accesses.size(); ++i) {
     if (i >= offsets.size() || offsets[i] == kAbsent) continue;
     // The kernel gets an address in a range that is the whole tensor's, however little it accesses.
     const Range whole{offsets[i] - accesses[i].offset, (*trace_)[accesses[i].tensor].bytes};
-    if (Status status = need(Space::device, whole, peak_); !status) return status.error();
-    addresses[i] = arena_.data() + offsets[i].count;
+    Status status = need(Space::device, whole, peak_);
+    if (!status) {
+      status.error().message = (*trace_)[accesses[i].tensor].name + ": " + status.error().message;
+      return status.error();
+    }
+    result[i] = arena_.data() + offsets[i].count;
   }
-  return addresses;
+  return result;
 }
 
 Status HostBackend::run(const Issue& issued) {
   Work work{issued.command, next_command_++, issued.training_step, {}, {}};
+  if (Status status = resolve(issued, work); !status)
+    return failed_at(status.error(), *trace_, issued.command, issued.training_step);
+  return issue(std::move(work));
+}
+
+/// Addresses of operands and workspace.
+Status HostBackend::resolve(const Issue& issued, Work& work) {
   if (Status status = need(Space::device, work.command.device, peak_); !status) return status;
   if (work.command.kind == CommandKind::run) {
     const Op& op = trace_->ops[work.command.subject];
-    Result<std::vector<std::byte*>> reads = resolve(issued.reads, op.reads);
+    Result<std::vector<std::byte*>> reads = addresses(issued.reads, op.reads);
     if (!reads) return reads.error();
-    Result<std::vector<std::byte*>> writes = resolve(issued.writes, op.writes);
+    Result<std::vector<std::byte*>> writes = addresses(issued.writes, op.writes);
     if (!writes) return writes.error();
     work.reads = *std::move(reads);
     work.writes = *std::move(writes);
   }
-  return issue(std::move(work));
+  return Ok{};
 }
 
 Status HostBackend::copy(const Issue& issued) {
   Work work{issued.command, next_command_++, issued.training_step, {}, {}};
-  if (Status status = need(Space::device, work.command.device, peak_); !status) return status;
-  if (Status status = need(Space::host, work.command.host, host_peak_); !status) return status;
+  Status status = need(Space::device, work.command.device, peak_);
+  if (status) status = need(Space::host, work.command.host, host_peak_);
+  if (!status) return failed_at(status.error(), *trace_, issued.command, issued.training_step);
   return issue(std::move(work));
 }
 
@@ -206,7 +219,8 @@ void HostBackend::execute(const Work& work) {
   if (halted_) return;
   if (options_.stress) delay(work);
   const Clock::time_point start = Clock::now();
-  if (Status status = perform(work); !status) return fail(status.error());
+  if (Status status = perform(work); !status)
+    return fail(failed_at(status.error(), *trace_, work.command, work.training_step));
   if (work.index < spans_.size()) spans_[work.index] = {start, Clock::now()};
 }
 
@@ -255,7 +269,7 @@ Status HostBackend::perform_run(const Work& work) {
   try {
     if (Status status = kernels_->run(call, nullptr); !status) return status;
   } catch (const std::exception& error) {  // Eigen asks for temporary memory
-    return Error{ErrorCode::device, "op " + op.name + ": " + error.what()};
+    return Error{ErrorCode::device, error.what()};
   }
   for (const GuardedRange& range : ranges) {
     const std::string damage = guard_damage(arena_, range, options_.guard);

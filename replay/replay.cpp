@@ -33,15 +33,6 @@ Result<std::unique_ptr<Kernels>> make_kernels(const ReplayOptions& options) {
 #endif
 }
 
-Result<std::unique_ptr<ReplayBackend>> make_backend(std::unique_ptr<Kernels> kernels, bool on_cuda,
-                                                    const ReplayBackendOptions& options) {
-#ifdef SUPERNEURONS_CUDA
-  if (on_cuda) return make_cuda_backend(std::move(kernels), options);
-#endif
-  static_cast<void>(on_cuda);
-  return make_host_backend(std::move(kernels), options);
-}
-
 bool is_state(const Tensor& tensor) {
   return tensor.role == Role::parameter || tensor.role == Role::buffer ||
          tensor.role == Role::optimizer_state;

@@ -27,7 +27,9 @@ struct Measured {
   Bytes peak{};  // end of the highest range handed to a kernel, a copy or initialise(), whole even
                  // if only part of it was accessed, rounded up to the unit
   Bytes host_peak{};
-  Bytes outside{};          // device memory in use beyond the arena
+  Bytes outside{};  // device memory taken beyond arena and pool since just before the arena was:
+                    // libraries, modules. The context is not in it: it exists before any memory
+                    // can be measured, and other processes cannot be told from it
   std::vector<Span> spans;  // of the last training step, if kept
   // Rates of this very pool, both ways, probed when it was pinned; 0 if there is none. Copies out
   // of the device run up to a tenth slower to some pages of a host than to others.
@@ -48,6 +50,13 @@ class ReplayBackend : public Backend {
   virtual Status check_guards() = 0;
   virtual Measured measured() const = 0;
 };
+
+/// Of one or the other, below. Error bad_usage for CUDA where this build has none.
+Result<std::unique_ptr<ReplayBackend>> make_backend(std::unique_ptr<Kernels> kernels, bool on_cuda,
+                                                    const ReplayBackendOptions& options);
+
+/// The error of a command, told with training step, plan step, op or tensor, and stream.
+Error failed_at(const Error& error, const Trace& trace, const Command& command, int training_step);
 
 Result<std::unique_ptr<ReplayBackend>> make_host_backend(std::unique_ptr<Kernels> kernels,
                                                          const ReplayBackendOptions& options);

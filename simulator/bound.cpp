@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ir/dataflow.h"
+#include "memory/placement.h"
 #include "simulator/outcome.h"
 
 namespace superneurons {
@@ -33,27 +34,13 @@ struct Bound {
   double compute = 0;           // their sum
 };
 
-/// Bytes that the op's operands and workspace take with this choice, as all are resident together.
-std::int64_t working_set(const Trace& trace, const Op& op, const Choice& choice) {
-  std::vector<TensorId> tensors;
-  for (const Access& access : op.reads) tensors.push_back(access.tensor);
-  for (const Access& access : op.writes)
-    if (std::find(choice.omits.begin(), choice.omits.end(), access.tensor) == choice.omits.end())
-      tensors.push_back(access.tensor);
-  std::sort(tensors.begin(), tensors.end());
-  tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
-  std::int64_t bytes = choice.workspace.count;
-  for (const TensorId tensor : tensors) bytes += trace[tensor].bytes.count;
-  return bytes;
-}
-
 /// Fastest choice that fits; where none does, the plan is not feasible anyway.
 double least_time(const Trace& trace, const Op& op, Bytes device) {
   constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
   std::int64_t fitting = kNone, any = kNone;
   for (const Choice& choice : op.choices) {
     any = std::min(any, choice.ns.count);
-    if (device.count <= 0 || working_set(trace, op, choice) <= device.count)
+    if (device.count <= 0 || working_set(trace, op, choice) <= device)
       fitting = std::min(fitting, choice.ns.count);
   }
   return static_cast<double>(fitting == kNone ? any : fitting);
@@ -107,7 +94,7 @@ double bound_at(const Bound& bound, std::uint32_t k) {
   for (const Access& access : op.writes) counted[access.tensor.index] = true;
   std::int64_t operands = std::numeric_limits<std::int64_t>::max();
   for (const Choice& choice : op.choices)
-    operands = std::min(operands, working_set(bound.trace, op, choice));
+    operands = std::min(operands, working_set(bound.trace, op, choice).count);
 
   const std::vector<bool> before = ancestors(bound, k), after = descendants(bound, k);
   std::vector<Rerun> reruns(bound.trace.ops.size());
@@ -193,7 +180,8 @@ Nanoseconds time_bound(const Trace& trace, const DeviceProfile& profile, Budget 
   double best = bound.compute;
   if (budget.device.count > 0)
     for (const std::uint32_t op : candidates(bound)) best = std::max(best, bound_at(bound, op));
-  return {static_cast<std::int64_t>(std::floor(best))};
+  return {
+      static_cast<std::int64_t>(std::floor(std::min(best, static_cast<double>(kLatest.count))))};
 }
 
 }  // namespace superneurons

@@ -56,7 +56,8 @@ class Driver {
 
 Status execute(const Trace& trace, const Program& program, Backend& backend,
                const ExecuteOptions& options) {
-  if (Status prepared = backend.prepare(trace, program); !prepared) return prepared;
+  if (!options.prepared)
+    if (Status prepared = backend.prepare(trace, program); !prepared) return prepared;
   Driver driver(trace, program, backend, options);
   Status status = Ok{};
   for (int step = 0; step < options.training_steps && status; ++step)

@@ -9,6 +9,7 @@ namespace superneurons {
 
 struct ExecuteOptions {
   int training_steps = 1;
+  bool prepared = false;                    // prepare() was called for this very program
   const std::atomic<bool>* stop = nullptr;  // checked between training steps and every 256 commands
 };
 

@@ -24,6 +24,9 @@ bool is_memory_bound(const Op& op, const Choice& choice, const DeviceProfile& pr
          op.flops / flops_per_ns;
 }
 
+/// Of one op, whose launches may take the host a second each; far above any real op.
+inline constexpr std::int64_t kMostKernels = 1 << 20;
+
 /// What one command costs host and stream; the same in every training step.
 struct Cost {
   Job job;
@@ -54,7 +57,7 @@ class Model final : public ModelBackend {
   }
 
   Status wait(Stream, const Wait& wait) override {
-    host_now_ += profile_.event_ns.count;
+    pass(profile_.event_ns.count);
     const Recorded& recorded = recorded_[wait.event];
     if (recorded.any) clock_.add_wait({wait.source, wait.cause, recorded.position});
     return Ok{};
@@ -64,7 +67,7 @@ class Model final : public ModelBackend {
   Status copy(const Issue& issue) override { return submit(issue); }
 
   Status record(Stream stream, std::uint32_t event) override {
-    host_now_ += profile_.event_ns.count;
+    pass(profile_.event_ns.count);
     recorded_[event] = {last_[static_cast<std::size_t>(stream)], true};
     return Ok{};
   }
@@ -90,10 +93,13 @@ class Model final : public ModelBackend {
 
   Cost cost_of(const Trace& trace, const Command& command) const;
 
+  /// Time of the host.
+  void pass(std::int64_t ns) { host_now_ = later({host_now_}, {ns}).count; }
+
   Status submit(const Issue& issue) {
     const auto index = static_cast<std::uint32_t>(&issue.command - program_->commands.data());
     const Cost& cost = costs_[index];
-    host_now_ += cost.host;
+    pass(cost.host);
     Job job = cost.job;
     job.issued = host_now_;
     job.command = index;
@@ -101,7 +107,7 @@ class Model final : public ModelBackend {
     const std::uint32_t position = clock_.submit(issue.command.stream, job);
     last_[static_cast<std::size_t>(issue.command.stream)] = position;
     if (cost.host_sync)
-      host_now_ = std::max(host_now_ + profile_.event_ns.count,
+      host_now_ = std::max(later({host_now_}, profile_.event_ns).count,
                            clock_.finish(issue.command.stream, position));
     return Ok{};
   }
@@ -133,14 +139,17 @@ Cost Model::cost_of(const Trace& trace, const Command& command) const {
     cost.job.nominal = choice.ns.count;
     cost.job.memory_bound = is_memory_bound(op, choice, profile_);
     const bool program_time = options_.clock == Clock::program;
-    cost.host = program_time ? op.host_ns.count : profile_.launch_ns.count * kernels;
+    cost.host = program_time
+                    ? op.host_ns.count
+                    : profile_.launch_ns.count * std::min<std::int64_t>(kernels, kMostKernels);
     cost.host_sync = program_time && op.host_sync_ns.count > 0 && !command.rerun;
     return cost;
   }
   if (command.kind == CommandKind::poison) {
     const auto bytes = static_cast<double>(command.device.bytes.count);
     if (profile_.memory_bytes_per_ns > 0)
-      cost.job.nominal = std::llround(bytes / profile_.memory_bytes_per_ns);
+      cost.job.nominal = std::llround(
+          std::min(bytes / profile_.memory_bytes_per_ns, static_cast<double>(kLatest.count)));
     cost.host = profile_.launch_ns.count;
     return cost;
   }
@@ -201,7 +210,9 @@ Result<Timeline> simulate_program(const Trace& trace, const Program& program,
                                   const DeviceProfile& profile, const ModelOptions& options) {
   Model model(profile, options);
   for (const int steps : {kSteps, kMostSteps}) {
-    if (Status done = execute(trace, program, model, {.training_steps = steps}); !done)
+    if (Status done =
+            execute(trace, program, model, {.training_steps = steps, .stop = options.stop});
+        !done)
       return std::move(done.error());
     const std::int64_t time = model.step_time(static_cast<std::size_t>(steps) - 1).count;
     const std::int64_t before = model.step_time(static_cast<std::size_t>(steps) - 2).count;

@@ -2,6 +2,7 @@
 // copy streams; copies in both directions share the link, kernels slow down while copies run.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "ir/device_profile.h"
@@ -17,6 +18,7 @@ enum class Clock : std::uint8_t { replay, program };
 struct ModelOptions {
   Clock clock = Clock::replay;
   bool keep_spans = false;
+  const std::atomic<bool>* stop = nullptr;  // then simulations end with an Error cancelled
 };
 
 class ModelBackend : public Backend {

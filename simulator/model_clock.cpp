@@ -12,8 +12,14 @@ inline constexpr auto kPrefetch = static_cast<std::size_t>(Stream::prefetch);
 
 /// Whole ns that `left` undisturbed ns take; rounding noise does not make a nanosecond.
 std::int64_t whole(double left, double rate) {
-  return rate == 1.0 ? static_cast<std::int64_t>(std::ceil(left - 1e-6))
-                     : static_cast<std::int64_t>(std::ceil(left / rate - 1e-6));
+  const double ns = std::ceil((rate == 1.0 ? left : left / rate) - 1e-6);
+  return static_cast<std::int64_t>(std::min(ns, static_cast<double>(kLatest.count)));
+}
+
+/// Times saturate at kLatest (ir/units.h); then the account of a step no longer adds up, but
+/// nothing overflows.
+std::int64_t after(std::int64_t time, std::int64_t duration) {
+  return later({time}, {duration}).count;
 }
 
 }  // namespace
@@ -81,7 +87,7 @@ void ModelClock::find_start(Lane& lane, bool compute) {
   const JobWait* const waits = waits_.data() + job.first_wait;
   for (std::uint32_t i = 0; i < job.waits; ++i)
     if (lanes_[static_cast<std::size_t>(waits[i].source)].head <= waits[i].position) return;
-  std::int64_t due = lane.free_at + (compute && lane.head > 0 ? gap_ : 0);
+  std::int64_t due = after(lane.free_at, compute && lane.head > 0 ? gap_ : 0);
   lane.cause = Cause::gap;
   if (job.issued > due) {
     due = job.issued;
@@ -90,7 +96,7 @@ void ModelClock::find_start(Lane& lane, bool compute) {
   for (std::uint32_t i = 0; i < job.waits; ++i) {
     const Job& source = lanes_[static_cast<std::size_t>(waits[i].source)].jobs[waits[i].position];
     if (source.end + wait_ <= due) continue;
-    due = source.end + wait_;
+    due = after(source.end, wait_);
     lane.until = source.end;
     // A copy of the step before that is still wanted outlived that step's last kernel.
     lane.cause = source.training_step < job.training_step ? Cause::tail : waits[i].cause;
@@ -115,7 +121,7 @@ void ModelClock::start(Lane& lane, bool compute) {
   lane.phase = job.latency > 0 ? Phase::latency : Phase::working;
   lane.left = static_cast<double>(job.nominal - job.latency);
   lane.rate = 1;
-  lane.due = job.start + (job.latency > 0 ? job.latency : job.nominal);
+  lane.due = after(job.start, job.latency > 0 ? job.latency : job.nominal);
 }
 
 void ModelClock::end_phase(Lane& lane, bool compute) {
@@ -123,7 +129,7 @@ void ModelClock::end_phase(Lane& lane, bool compute) {
   if (lane.phase == Phase::latency) {
     lane.phase = Phase::working;
     lane.rate = 1;
-    lane.due += job.nominal - job.latency;
+    lane.due = after(lane.due, job.nominal - job.latency);
     return;
   }
   job.end = lane.free_at = lane.due;
@@ -136,8 +142,9 @@ void ModelClock::end_phase(Lane& lane, bool compute) {
     return;
   }
   account.end = job.end;
-  account.compute += job.nominal;
-  account.stall[static_cast<std::size_t>(Cause::interference)] += job.end - job.start - job.nominal;
+  account.compute = after(account.compute, job.nominal);
+  account.stall[static_cast<std::size_t>(Cause::interference)] +=
+      std::max<std::int64_t>(job.end - job.start - job.nominal, 0);
 }
 
 void ModelClock::progress(std::int64_t to) {
@@ -159,7 +166,7 @@ void ModelClock::set_rates() {
   const auto set = [&](Lane& lane, double rate) {
     if (lane.phase != Phase::working || lane.rate == rate) return;
     lane.rate = rate;
-    lane.due = now_ + whole(lane.left, rate);
+    lane.due = after(now_, whole(lane.left, rate));
   };
   Lane& compute = lanes_[kCompute];
   if (compute.phase == Phase::working)

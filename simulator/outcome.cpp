@@ -25,15 +25,18 @@ void add_traffic(const Trace& trace, const Program& program, Outcome& outcome) {
   for (const Command& command : program.commands) {
     switch (command.kind) {
       case CommandKind::copy_out:
-        outcome.offload_bytes += trace.tensors[command.subject].bytes;
+        outcome.offload_bytes =
+            saturating_add(outcome.offload_bytes, trace.tensors[command.subject].bytes);
         break;
       case CommandKind::copy_in:
-        outcome.prefetch_bytes += trace.tensors[command.subject].bytes;
+        outcome.prefetch_bytes =
+            saturating_add(outcome.prefetch_bytes, trace.tensors[command.subject].bytes);
         break;
       case CommandKind::run:
         if (!command.rerun) break;
         ++outcome.recompute_runs;
-        outcome.recompute_ns += trace.ops[command.subject].choices[command.choice].ns;
+        outcome.recompute_ns =
+            later(outcome.recompute_ns, trace.ops[command.subject].choices[command.choice].ns);
         break;
       case CommandKind::poison:
         break;
@@ -41,29 +44,65 @@ void add_traffic(const Trace& trace, const Program& program, Outcome& outcome) {
   }
 }
 
-}  // namespace
+/// check → place → program → model.
+struct Simulated {
+  Placement placement;
+  Program program;
+  Timeline timeline;
+};
 
-Result<Outcome> evaluate(const Trace& trace, const Plan& plan, const DeviceProfile& profile,
-                         const ModelOptions& options) {
+Result<Simulated> simulate_plan(const Trace& trace, const Plan& plan, const DeviceProfile& profile,
+                                const ModelOptions& options) {
+  const auto stopped = [&] { return options.stop != nullptr && *options.stop; };
+  const Error cancelled{.code = ErrorCode::cancelled, .message = "cancelled"};
+  if (stopped()) return cancelled;
   if (const auto violation = check(trace, plan)) return to_error(*violation);
+  if (stopped()) return cancelled;
   Result<Placement> placement = place(trace, plan, plan.budget.device);
   if (!placement) return std::move(placement.error());
-  const Program program = build_program(trace, plan, *placement);
+  if (stopped()) return cancelled;
+  Program program = build_program(trace, plan, *placement);
   Result<Timeline> timeline = simulate_program(trace, program, profile, options);
   if (!timeline) return std::move(timeline.error());
+  return Simulated{*std::move(placement), std::move(program), *std::move(timeline)};
+}
+
+}  // namespace
+
+Result<Evaluation> evaluate_in_full(const Trace& trace, const Plan& plan,
+                                    const DeviceProfile& profile, const ModelOptions& options) {
+  Result<Simulated> simulated = simulate_plan(trace, plan, profile, options);
+  if (!simulated) return std::move(simulated.error());
   Outcome outcome;
   outcome.policy = plan.policy;
   outcome.trace = trace.name;
   outcome.trace_hash = plan.trace_hash;
   outcome.allocator = plan.allocator;
   outcome.budget_bytes = plan.budget.device;
-  add_memory(trace, plan, *placement, outcome);
-  add_traffic(trace, program, outcome);
-  outcome.step_ns = timeline->step_ns;
+  add_memory(trace, plan, simulated->placement, outcome);
+  add_traffic(trace, simulated->program, outcome);
+  outcome.step_ns = simulated->timeline.step_ns;
   outcome.bound_ns = time_bound(trace, profile, plan.budget);
-  outcome.compute_ns = timeline->compute_ns;
-  outcome.stall_ns = timeline->stall_ns;
-  return outcome;
+  outcome.compute_ns = simulated->timeline.compute_ns;
+  outcome.stall_ns = simulated->timeline.stall_ns;
+  return Evaluation{std::move(outcome), std::move(simulated->program),
+                    std::move(simulated->timeline)};
+}
+
+Result<Outcome> evaluate(const Trace& trace, const Plan& plan, const DeviceProfile& profile,
+                         const ModelOptions& options) {
+  Result<Evaluation> full = evaluate_in_full(trace, plan, profile, options);
+  if (!full) return std::move(full.error());
+  return std::move(full->outcome);
+}
+
+Predict predictor(const Trace& trace, const DeviceProfile& profile, const std::atomic<bool>* stop) {
+  return [&trace, &profile, stop](const Plan& plan) -> Result<Prediction> {
+    const Result<Simulated> simulated = simulate_plan(trace, plan, profile, {.stop = stop});
+    if (!simulated) return simulated.error();
+    return Prediction{simulated->timeline.step_ns, simulated->placement.live_peak,
+                      simulated->placement.placed_peak};
+  };
 }
 
 }  // namespace superneurons

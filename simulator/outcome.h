@@ -2,12 +2,14 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "ir/device_profile.h"
 #include "ir/plan.h"
+#include "ir/prediction.h"
 #include "simulator/model_backend.h"
 #include "simulator/timeline.h"
 
@@ -39,6 +41,20 @@ struct Outcome {
   std::optional<Bytes> outside_bytes;  // device memory taken outside the arena (context, libraries)
   std::optional<bool> equal;
 };
+
+/// What evaluate() went through, for whoever wants more of it.
+struct Evaluation {
+  Outcome outcome;
+  Program program;
+  Timeline timeline;  // with spans if options.keep_spans
+};
+Result<Evaluation> evaluate_in_full(const Trace& trace, const Plan& plan,
+                                    const DeviceProfile& profile, const ModelOptions& options = {});
+
+/// What policies ask, of this trace and profile (which must outlive it): only what a Prediction
+/// says, without bound and residency. An Error cancelled once `stop` is set.
+Predict predictor(const Trace& trace, const DeviceProfile& profile,
+                  const std::atomic<bool>* stop = nullptr);
 
 /// Predicts the plan and fills all but the replay fields. options.clock: replay time or program
 /// time.

@@ -1,6 +1,7 @@
 // Calibration: measures this machine into a DeviceProfile (`superneurons calibrate`).
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -13,7 +14,11 @@ struct CalibrateOptions {
   std::string name;                                  // of the profile, e.g. "h200"
   std::string origin;                                // command line and date
   std::function<void(const std::string&)> progress;  // one line per stage; may be empty
+  const std::atomic<bool>* stop = nullptr;           // looked at between stages: Error cancelled
 };
+
+/// Tells of the next stage, unless stopped.
+Status begin_stage(const CalibrateOptions& options, const std::string& name);
 
 /// Of the host backend: memory copies between the arena and the host pool, hand-over to a stream.
 Result<DeviceProfile> calibrate_host(const CalibrateOptions& options);

@@ -74,6 +74,13 @@ Nanoseconds hand_over() {
 
 }  // namespace
 
+Status begin_stage(const CalibrateOptions& options, const std::string& name) {
+  if (options.stop != nullptr && *options.stop)
+    return Error{.code = ErrorCode::cancelled, .message = "stopped while calibrating"};
+  if (options.progress) options.progress(name);
+  return Ok{};
+}
+
 Result<DeviceProfile> calibrate_host(const CalibrateOptions& options) {
   DeviceProfile profile;
   profile.name = options.name.empty() ? "host" : options.name;
@@ -85,14 +92,16 @@ Result<DeviceProfile> calibrate_host(const CalibrateOptions& options) {
   profile.host_memory = {memory.count / 2};
 
   constexpr Bytes kLargest = 64_MiB;
-  if (options.progress) options.progress("memory copies");
+  if (Status s = begin_stage(options, "memory copies"); !s) return s.error();
   std::vector<std::byte> a(static_cast<std::size_t>(2 * kLargest.count), std::byte{1});
   std::vector<std::byte> b(static_cast<std::size_t>(2 * kLargest.count), std::byte{2});
   profile.offload = copy_curve(b.data(), a.data(), kLargest);
+  if (Status s = begin_stage(options, "memory copies back"); !s) return s.error();
   profile.prefetch = copy_curve(a.data(), b.data(), kLargest);
+  if (Status s = begin_stage(options, "memory copies both ways"); !s) return s.error();
   profile.both_bytes_per_ns =
       both_ways(a.data(), b.data(), static_cast<std::size_t>(kLargest.count));
-  if (options.progress) options.progress("hand-over between threads");
+  if (Status s = begin_stage(options, "hand-over between threads"); !s) return s.error();
   profile.wait_ns = hand_over();
   profile.launch_ns = profile.wait_ns;
   profile.copy_issue_ns = profile.wait_ns;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 
+#include "ir/check.h"
 #include "memory/placement.h"
 #include "replay/host_choices.h"
 #include "replay/replay_backend.h"
@@ -90,15 +92,6 @@ std::unique_ptr<Kernels> native_kernels([[maybe_unused]] bool on_cuda) {
   return make_host_native_kernels();
 }
 
-Result<std::unique_ptr<ReplayBackend>> make_backend(std::unique_ptr<Kernels> kernels,
-                                                    const ReplayBackendOptions& options,
-                                                    [[maybe_unused]] bool on_cuda) {
-#ifdef SUPERNEURONS_CUDA
-  if (on_cuda) return make_cuda_backend(std::move(kernels), options);
-#endif
-  return make_host_backend(std::move(kernels), options);
-}
-
 Status initialise_homes(const Trace& trace, const Placement& placement, ReplayBackend& backend) {
   for (const Allocation& home : placement.homes)
     if (Status status = backend.initialise(trace, home.tensor, home.space, home.range); !status)
@@ -109,6 +102,7 @@ Status initialise_homes(const Trace& trace, const Placement& placement, ReplayBa
 Result<Pass> run_pass(const Trace& trace, const std::vector<std::uint32_t>& choice_of,
                       const PassOptions& pass_options, const RecordOptions& options) {
   const Plan plan = plan_with(trace, choice_of);
+  if (const auto violation = check(trace, plan)) return to_error(*violation);
   const Result<Placement> placement = place(trace, plan, plan.budget.device);
   if (!placement) return placement.error();
   const Program program = build_program(trace, plan, *placement);
@@ -119,7 +113,8 @@ Result<Pass> run_pass(const Trace& trace, const std::vector<std::uint32_t>& choi
   const bool tagged = pass_options.traced && options.on_cuda;
   auto backend = make_backend(
       std::make_unique<TimedKernels>(native_kernels(options.on_cuda), pass.issue, tagged),
-      {.arena = placement->placed_peak, .seed = options.seed}, options.on_cuda);
+      options.on_cuda,
+      {.arena = placement->placed_peak, .seed = options.seed, .stop = options.stop});
   if (!backend) return backend.error();
   if (Status status = (*backend)->prepare(trace, program); !status) return status.error();
   if (Status status = initialise_homes(trace, *placement, **backend); !status)
@@ -133,8 +128,9 @@ Result<Pass> run_pass(const Trace& trace, const std::vector<std::uint32_t>& choi
     collector = std::move(*started);
   }
 #endif
-  const Status executed = execute(trace, program, **backend,
-                                  {.training_steps = pass_options.steps, .stop = options.stop});
+  const Status executed =
+      execute(trace, program, **backend,
+              {.training_steps = pass_options.steps, .prepared = true, .stop = options.stop});
 #ifdef SUPERNEURONS_CUDA
   if (collector) {
     auto log = collector->stop();
@@ -261,6 +257,15 @@ void set_capabilities(Trace& trace, const RecordOptions& options, const Losses& 
 }
 
 }  // namespace
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm date{};
+  gmtime_r(&now, &date);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &date);
+  return text;
+}
 
 Result<Trace> record(Trace trace, const RecordOptions& options) {
 #ifdef SUPERNEURONS_CUDA

@@ -24,6 +24,9 @@ struct RecordOptions {
   const std::atomic<bool>* stop = nullptr;
 };
 
+/// "2026-11-30" (UTC), for origins of what is recorded or measured.
+std::string today();
+
 /// `lowered` comes from lower(); returns it with choices, durations (median over the traced
 /// training steps), kernels, host issue times and step times. Errors: device, does_not_fit (the
 /// network does not fit the device without a policy), cancelled.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from superneurons.traces import Access, Op, Trace
 
-LARGEST = 1 << 62  # sums of bytes and of times stay below
+LARGEST = 1 << 62  # sums of bytes stay below
+LONGEST = 1 << 58  # sums of times, in ns
 _KEPT = ("parameter", "buffer", "optimizer_state")  # roles whose values outlive the training step
 
 
@@ -78,7 +79,8 @@ class _Finder:
             raise _Found(Fault(self.record, self.index, self.subject + message))
 
     def add(self, what: str, number: int, message: str) -> None:
-        self.law(0 <= number < LARGEST - self.sums[what], message)
+        limit = LONGEST if what == "ns" else LARGEST
+        self.law(0 <= number < limit - self.sums[what], message)
         self.sums[what] += number
 
     def name(self, tensor: int) -> str:
@@ -218,11 +220,20 @@ class _Finder:
         return 0 <= tensor < len(self.states) and self.states[tensor].listed_by == self.index
 
     def choices(self, op: Op) -> None:
+        seen: set[int] = set()
         for tensor in op.once:
             self.law(self.writes(tensor), f"lists tensor {tensor} as once, but does not write it")
+            self.law(tensor not in seen, f"lists {self.name(tensor)} twice as once")
+            seen.add(tensor)
         for choice in op.choices:
+            seen = set()
             for tensor in choice.omits:
                 self.law(self.writes(tensor), f"may omit tensor {tensor}, but does not write it")
+                self.law(
+                    tensor not in seen,
+                    f"lists {self.name(tensor)} twice among what a choice omits",
+                )
+                seen.add(tensor)
         self.law(len(op.choices) > 0, "has no choice (would be at least one)")
         self.law(
             op.recorded < len(op.choices), f"records choice {op.recorded} of {len(op.choices)}"
@@ -237,13 +248,13 @@ class _Finder:
             self.add(
                 "ns",
                 choice.ns,
-                f"takes {choice.ns} ns (would be 0 or more, and all below 2^62 together)",
+                f"takes {choice.ns} ns (would be 0 or more, and all below 2^58 together)",
             )
 
     def numbers(self, op: Op) -> None:
         self.law(op.name != "", "has no name")
         for _, ns in op.kernels:
-            self.add("ns", ns, "has a kernel of negative time")
+            self.add("ns", ns, "has a kernel of a time that is negative or too large")
         for key, value in op.attributes.items():
             self.law(math.isfinite(value), f'has an attribute "{key}" without value')
         for ns in (op.host_ns, op.host_sync_ns):

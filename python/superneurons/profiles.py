@@ -131,15 +131,23 @@ _FIELDS = (
 )
 
 
+# Far outside of what any machine does, and narrow enough that no model of it overflows.
+_LONGEST_COST = 1_000_000_000  # ns: launch, event, gap, ...
+_LONGEST_COPY = 1 << 50  # ns, of a measured point
+_LARGEST_SLOWDOWN = 1000
+
+
 def _problem(profile: DeviceProfile) -> str:
     for direction, curve in (("offload", profile.offload), ("prefetch", profile.prefetch)):
         sizes = [size for size, _ in curve.points]
         if not sizes:
             return f'"{direction}" has no points (would be [[bytes, ns], ...])'
-        if not (math.isfinite(curve.bytes_per_ns) and curve.bytes_per_ns > 0):
-            return f'"{direction}" has bytes_per_ns that is not above 0'
+        if not _is_rate(curve.bytes_per_ns):
+            return f'"{direction}" has bytes_per_ns that is not above 0 (would be from 1e-6 to 1e9)'
         if any(size < 0 or ns < 0 for size, ns in curve.points):
             return f'"{direction}" has a point with a negative number'
+        if any(ns > _LONGEST_COPY for _, ns in curve.points):
+            return f'"{direction}" has a point of more than 2^50 ns'
         if any(low >= high for low, high in zip(sizes, sizes[1:])):
             return f'"{direction}" has points whose bytes do not ascend'
     if profile.device_memory <= 0:
@@ -149,10 +157,20 @@ def _problem(profile: DeviceProfile) -> str:
         numbers = list(vars(value).values()) if isinstance(value, Interference) else [value]
         if any(isinstance(number, (int, float)) and not _is_measure(number) for number in numbers):
             return f'"{each.key}" is negative or no number (would be 0 or more)'
+        if each.key.endswith("_ns") and isinstance(value, int) and value > _LONGEST_COST:
+            return f'"{each.key}" is above 1 s'
+        if isinstance(value, Interference) and max(numbers) > _LARGEST_SLOWDOWN:
+            return f'"{each.key}" has a slowdown above 1000'
+        if isinstance(value, float) and value != 0 and not _is_rate(value):
+            return f'"{each.key}" is tiny or huge (would be 0, or from 1e-6 to 1e9 per ns)'
     for kind, fractions in profile.efficiency.items():
-        if not all(_is_measure(rate) and rate > 0 for rate in vars(fractions).values()):
-            return f'the efficiency of "{kind}" is not above 0'
+        if not all(_is_rate(rate) for rate in vars(fractions).values()):
+            return f'the efficiency of "{kind}" is not above 0 (would be from 1e-6 to 1e9)'
     return ""
+
+
+def _is_rate(number: float) -> bool:
+    return 1e-6 <= number <= 1e9
 
 
 def _is_measure(number: float) -> bool:

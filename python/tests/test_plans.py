@@ -121,6 +121,8 @@ def test_a_broken_plan_is_refused_with_its_line(old, new, message):
         ),
         ('"launch_ns":2000', '"launch_ns":-2000', '"launch_ns" is negative'),
         ('"both":0.05', '"both":-0.05', '"memory_bound" is negative'),
+        ('"both":0.05', '"both":1001', '"memory_bound" has a slowdown above 1000'),
+        ('"launch_ns":2000', '"launch_ns":1000000001', '"launch_ns" is above 1 s'),
         ('"flops":0.5', '"flops":0', 'the efficiency of "" is not above 0'),
         ('"device_memory":1073741824,', "", 'lacks "device_memory"'),
         (

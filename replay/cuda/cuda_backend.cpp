@@ -61,7 +61,9 @@ class CudaBackend final : public ReplayBackend {
   Status guards(const Issue& issue, const Op& op, bool check);
   Status guard(std::byte* at, Bytes bytes, std::uint64_t code, bool check);
   void touch(Range device) { peak_ = std::max(peak_, device.offset + device.bytes); }
-  Error named(const Error& error, const Op& op) const;
+  Status run_command(const Issue& issue);
+  Status copy_command(const Issue& issue);
+  bool stopped() const { return options_.stop != nullptr && *options_.stop; }
 
   ReplayBackendOptions options_;
   CudaMemory memory_;
@@ -215,13 +217,19 @@ Status CudaBackend::end_span(const Command& command) {
   return Ok{};
 }
 
-Error CudaBackend::named(const Error& error, const Op& op) const {
-  Error result = error;
-  result.message = fmt::format("{} ({}): {}", op.name, op.kind, error.message);
-  return result;
+Status CudaBackend::run(const Issue& issue) {
+  Status done = stopped() ? Status(Error{ErrorCode::cancelled, "stopped"}) : run_command(issue);
+  if (done) return done;
+  return failed_at(done.error(), *trace_, issue.command, issue.training_step);
 }
 
-Status CudaBackend::run(const Issue& issue) {
+Status CudaBackend::copy(const Issue& issue) {
+  Status done = stopped() ? Status(Error{ErrorCode::cancelled, "stopped"}) : copy_command(issue);
+  if (done) return done;
+  return failed_at(done.error(), *trace_, issue.command, issue.training_step);
+}
+
+Status CudaBackend::run_command(const Issue& issue) {
   const Command& command = issue.command;
   if (Status started = start_span(command); !started) return started;
   if (command.kind == CommandKind::poison) {
@@ -230,7 +238,7 @@ Status CudaBackend::run(const Issue& issue) {
                                      static_cast<std::size_t>(command.device.bytes.count),
                                      stream(command.stream)));
   } else if (Status ran = run_op(issue); !ran) {
-    return named(ran.error(), trace_->ops[command.subject]);
+    return ran;
   }
   return end_span(command);
 }
@@ -298,7 +306,7 @@ Status CudaBackend::guards(const Issue& issue, const Op& op, bool check) {
   return guard(memory_.at(Space::device, workspace), workspace.bytes, code | (operand + 1), check);
 }
 
-Status CudaBackend::copy(const Issue& issue) {
+Status CudaBackend::copy_command(const Issue& issue) {
   const Command& command = issue.command;
   if (Status started = start_span(command); !started) return started;
   std::byte* device = memory_.at(Space::device, command.device);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/files.h"
 #include "replay/cuda/memory_kernels.h"
 #include "replay/host_memory.h"
@@ -31,6 +33,13 @@ Result<DeviceMemory> take_arena(Bytes bytes) {
   return DeviceMemory(static_cast<std::byte*>(arena));
 }
 
+/// Device memory in use by all processes.
+Result<Bytes> in_use() {
+  std::size_t free = 0, total = 0;
+  SUPERNEURONS_TRY(cudaMemGetInfo(&free, &total));
+  return Bytes{static_cast<std::int64_t>(total - free)};
+}
+
 Result<PinnedMemory> pin(Bytes bytes) {
   void* pool = nullptr;
   if (bytes.count == 0) return PinnedMemory();
@@ -52,6 +61,9 @@ Result<CudaMemory> CudaMemory::take(Bytes arena, Bytes pool) {
   CudaMemory memory;
   memory.arena_bytes_ = arena;
   memory.pool_bytes_ = pool;
+  auto before = in_use();
+  if (!before) return before.error();
+  memory.in_use_before_ = *before;
   auto device = take_arena(arena);
   if (!device) return device.error();
   memory.arena_ = std::move(*device);
@@ -67,9 +79,9 @@ Result<CudaMemory> CudaMemory::take(Bytes arena, Bytes pool) {
 }
 
 Result<Bytes> CudaMemory::outside() const {
-  std::size_t free = 0, total = 0;
-  SUPERNEURONS_TRY(cudaMemGetInfo(&free, &total));
-  return Bytes{static_cast<std::int64_t>(total - free)} - arena_bytes_;
+  const auto now = in_use();
+  if (!now) return now.error();
+  return std::max(*now - in_use_before_ - arena_bytes_, 0_B);
 }
 
 Status CudaMemory::check(Space space, Range range) const {

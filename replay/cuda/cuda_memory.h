@@ -19,7 +19,9 @@ class CudaMemory {
   std::byte* at(Space space, Range range) const {
     return (space == Space::device ? arena_.get() : pool_.get()) + range.offset.count;
   }
-  /// Device memory in use beyond the arena: contexts, modules, libraries, of all processes.
+  /// Growth of the device memory in use, of all processes, since just before the arena was taken,
+  /// without the arena: what our modules and libraries took, if others kept still. Context and
+  /// other processes were there before and cannot be told apart.
   Result<Bytes> outside() const;
 
   // Each of these waits for its own work on `stream` and refuses ranges outside of the memory.
@@ -37,7 +39,7 @@ class CudaMemory {
   Status check(Space space, Range range) const;
   unsigned long long* slots() const { return reinterpret_cast<unsigned long long*>(slots_.get()); }
 
-  Bytes arena_bytes_{}, pool_bytes_{};
+  Bytes arena_bytes_{}, pool_bytes_{}, in_use_before_{};
   DeviceMemory arena_;
   PinnedMemory pool_;
   DeviceMemory slots_;  // checksum; first broken guard

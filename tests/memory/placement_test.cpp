@@ -8,6 +8,42 @@
 namespace superneurons {
 namespace {
 
+TEST(WorkingSet, CountsWhatAChoiceOmitsOnlyIfTheOpReadsItToo) {
+  Trace trace = mini(R"(
+    tensor x 4K input carry
+    tensor mask 2K saved
+    tensor y 4K activation
+    op first forward : x -> mask
+    op op forward : x mask -> y mask ws=1K
+    op other forward : x -> y mask
+  )");
+  for (const std::size_t op : {1, 2}) trace.ops[op].choices[0].omits = {TensorId{1}};
+  EXPECT_EQ(working_set(trace, trace.ops[1], trace.ops[1].choices[0]), 11_KiB);
+  EXPECT_EQ(working_set(trace, trace.ops[2], trace.ops[2].choices[0]), 8_KiB);
+  OpId op;
+  EXPECT_EQ(largest_working_set(trace, &op), 11_KiB);
+  EXPECT_EQ(op.index, 1U);
+}
+
+TEST(Shortage, OfTheHostSpeaksOfTheHostAndTellsNoDeviceFloor) {
+  const Trace trace = mini(R"(
+    tensor x 4K input carry
+    tensor y 8K activation
+    op f forward : x -> y
+    op g backward : y -> x
+  )");
+  Plan plan = keep_all_plan(trace);
+  plan.budget.host = 4_KiB;
+  plan.steps.insert(plan.steps.begin() + 1, tensor_step(StepKind::offload, TensorId{1}));
+  const Result<Placement> placement = place(trace, plan, 1_MiB);
+  ASSERT_FALSE(placement);
+  const Error& error = placement.error();
+  EXPECT_EQ(error.code, ErrorCode::does_not_fit);
+  EXPECT_NE(error.message.find("needs 8 KiB of host memory"), std::string::npos) << error.message;
+  EXPECT_EQ(error.shortage->smallest_budget, 0_B);
+  EXPECT_EQ(error.shortage->short_by, 4_KiB);
+}
+
 constexpr StepKind kFree = StepKind::free;
 constexpr StepKind kOffload = StepKind::offload;
 constexpr StepKind kPrefetch = StepKind::prefetch;

@@ -170,6 +170,7 @@ TEST(Estimate, TakesTheSlowerOfArithmeticAndTraffic) {
   trace.ops[1].bytes_moved = 1000_B;
   trace.ops[2] = {.kind = "LinearForward", .choices = {{.math = "tf32"}}, .flops = 4000};
   DeviceProfile profile;
+  profile.name = "profiled";
   profile.device = "a device";
   profile.flops_per_ns = 10;
   profile.tf32_flops_per_ns = 100;
@@ -181,7 +182,8 @@ TEST(Estimate, TakesTheSlowerOfArithmeticAndTraffic) {
   EXPECT_EQ(trace.ops[1].choices[0].ns, 500_ns);
   EXPECT_EQ(trace.ops[2].choices[0].ns, 50_ns);
   EXPECT_EQ(trace.capability(Fact::durations), Capability::inferred);
-  EXPECT_EQ(trace.device, "a device");
+  EXPECT_EQ(trace.device, "");  // measured on none
+  EXPECT_EQ(trace.origin, "cost model of profiled, a device");
 }
 
 TEST(Estimate, GivesEveryOpATimeOnAnyProfile) {

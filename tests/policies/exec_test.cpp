@@ -89,6 +89,35 @@ TEST(ExecPolicy, AHangingCommandIsKilledWithItsChildren) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
+TEST(ExecPolicy, WhatTheShellLeavesInTheBackgroundIsNotWaitedFor) {
+  const auto start = std::chrono::steady_clock::now();
+  const Result<ChildOutcome> outcome = run_child("sleep 30 & echo plan; echo why >&2", "", {});
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->end, ChildOutcome::End::exited);
+  EXPECT_EQ(outcome->output, "plan\n");
+  EXPECT_EQ(outcome->first_error, "why");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST(ExecPolicy, AllThatIsInThePipeWhenTheShellExitsIsRead) {
+  const Result<ChildOutcome> outcome = run_child("head -c 300000 /dev/zero | tr '\\0' x", "", {});
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->output.size(), 300000U);
+}
+
+TEST(ExecPolicy, PipelinesOfTheCommandDieOfSigpipeThoughTheCallerIgnoresIt) {
+  struct sigaction ignore {
+  }, before{};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignore, &before);
+  // Where SIGPIPE is ignored, the shell's own echo tells of a broken pipe instead.
+  const Result<ChildOutcome> outcome =
+      run_child("(sleep 0.05; echo x; echo survived >&2) | true; sleep 0.2", "", {});
+  sigaction(SIGPIPE, &before, nullptr);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->first_error, "");
+}
+
 TEST(ExecPolicy, OutputIsCapped) {
   ChildLimits limits;
   limits.output = 1000;

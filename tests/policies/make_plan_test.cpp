@@ -9,6 +9,36 @@
 namespace superneurons {
 namespace {
 
+TEST(MakePlan, OptionsOfACompositionNameItsPasses) {
+  const Result<Plan> plan =
+      plan_for(policy_traces()[0].trace, request_for("liveness_offload:need=all", 1_GiB));
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::bad_usage);
+  EXPECT_EQ(plan.error().message,
+            "policy liveness_offload is a composition and takes no options; write its passes, "
+            "liveness+offload, with theirs");
+}
+
+TEST(MakePlan, SizesNearTheLargestDoNotOverflow) {
+  Trace trace = mini(R"(
+    tensor x 4K input carry
+    tensor a 4K activation
+    tensor b 4K activation
+    op f forward : x -> a
+    op g forward : a -> b
+    op h backward : a b -> x
+  )");
+  for (const std::size_t i : {1, 2}) trace.tensors[i].bytes = {std::int64_t{1} << 60};
+  for (Op& op : trace.ops)
+    for (auto* accesses : {&op.reads, &op.writes})
+      for (Access& access : *accesses) access.length = trace[access.tensor].bytes;
+  ASSERT_FALSE(find_fault(trace));
+  const Result<Plan> plan = plan_for(trace, request_for("liveness+offload", 1_GiB));
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::does_not_fit);
+  EXPECT_GE(plan.error().shortage->smallest_budget.count, std::int64_t{1} << 61);
+}
+
 /// "run relu; free y; ..." with the names of the trace.
 std::string steps_of(const Trace& trace, const Plan& plan) {
   std::string text;

@@ -48,13 +48,8 @@ class RecordedTrace : public testing::TestWithParam<std::string> {
   }
 
   Result<Plan> plan(const std::string& policy, Bytes budget) {
-    return make_plan(
-        trace, profile, {.policy = policy, .budget = {budget, profile.host_memory}},
-        [this](const Plan& made) -> Result<Prediction> {
-          const auto outcome = evaluate(trace, made, profile);
-          if (!outcome) return outcome.error();
-          return Prediction{outcome->step_ns, outcome->live_peak_bytes, outcome->placed_peak_bytes};
-        });
+    return make_plan(trace, profile, {.policy = policy, .budget = {budget, profile.host_memory}},
+                     predictor(trace, profile));
   }
 
   Result<superneurons::Run> replay(const Plan& made) {

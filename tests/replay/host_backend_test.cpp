@@ -105,7 +105,8 @@ TEST(HostBackend, an_error_of_a_kernel_stops_the_rest_and_is_returned) {
       },
       false, 5);
   ASSERT_FALSE(executed.status);
-  EXPECT_EQ(executed.status.error().message, "broken");
+  EXPECT_EQ(executed.status.error().message,
+            "training step 1, plan step 0, op first (first) on stream compute: broken");
   EXPECT_EQ(runs, 3);
 }
 
@@ -144,6 +145,9 @@ TEST(HostBackend, addresses_outside_the_arena_are_refused) {
   const Status status = execute(trace, program, **backend);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, ErrorCode::device);
+  EXPECT_NE(status.error().message.find("op first (first) on stream compute: y: bytes"),
+            std::string::npos)
+      << status.error().message;
 }
 
 TEST(HostStreams, a_wait_is_for_the_latest_record_before_it) {

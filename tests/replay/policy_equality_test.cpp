@@ -11,7 +11,7 @@
 #include "replay/host_choices.h"
 #include "replay/reference.h"
 #include "replay/replay.h"
-#include "simulator/model_backend.h"
+#include "simulator/outcome.h"
 #include "tests/random_trace.h"
 
 namespace superneurons {
@@ -29,14 +29,7 @@ DeviceProfile slow_link() {
 
 Result<Plan> plan_for(const Trace& trace, const PlanRequest& request) {
   const DeviceProfile profile = slow_link();
-  const Predict predict = [&](const Plan& plan) -> Result<Prediction> {
-    const Result<Timeline> timeline = simulate(trace, plan, profile);
-    if (!timeline) return timeline.error();
-    const Result<Placement> placement = place(trace, plan, plan.budget.device);
-    if (!placement) return placement.error();
-    return Prediction{timeline->step_ns, placement->live_peak, placement->placed_peak};
-  };
-  return make_plan(trace, profile, request, predict);
+  return make_plan(trace, profile, request, predictor(trace, profile));
 }
 
 struct NamedTrace {

@@ -343,14 +343,11 @@ Result<DeviceProfile> calibrate_cuda(const CalibrateOptions& options) {
                          sysconf(_SC_PAGE_SIZE) / 2};
 
   Bench bench;
-  const auto stage = [&](const char* name) {
-    if (options.progress) options.progress(name);
-  };
-  stage("buffers and pinning");
+  if (Status s = begin_stage(options, "buffers and pinning"); !s) return s.error();
   if (Status s = set_up(bench, profile); !s) return s.error();
-  stage("rates");
+  if (Status s = begin_stage(options, "rates"); !s) return s.error();
   if (Status s = measure_rates(bench, profile); !s) return s.error();
-  stage("transfer curves");
+  if (Status s = begin_stage(options, "transfer curves"); !s) return s.error();
   auto offload = curve_of(bench, true);
   if (!offload) return offload.error();
   auto prefetch = curve_of(bench, false);
@@ -358,11 +355,11 @@ Result<DeviceProfile> calibrate_cuda(const CalibrateOptions& options) {
   profile.offload = *offload;
   profile.prefetch = *prefetch;
   if (Status s = measure_both_ways(bench, profile); !s) return s.error();
-  stage("issue costs and gaps");
+  if (Status s = begin_stage(options, "issue costs and gaps"); !s) return s.error();
   if (Status s = measure_issue(bench, profile); !s) return s.error();
   if (Status s = measure_gaps(bench, profile); !s) return s.error();
   if (Status s = measure_allocation(profile); !s) return s.error();
-  stage("kernels during copies");
+  if (Status s = begin_stage(options, "kernels during copies"); !s) return s.error();
   if (Status s = measure_interference(bench, profile); !s) return s.error();
   return profile;
 }
