@@ -113,7 +113,7 @@ TEST(BadTrace, IsRefusedWithLineAndReason) {
       {5, "\"ns\":5", "\"omits\":[0]", 5, "may omit tensor 0, but does not write it"},
       {5, "\"ns\":5", "\"omits\":[9]", 5, "may omit tensor 9"},
       {5, "\"ns\":5", "\"omits\":[1,1]", 5, "lists \"x\" twice among what a choice omits"},
-      {5, "[{\"ns\":5}]", "[{\"ns\":5}],\"once\":[2,2]", 5, "lists \"y\" twice as once"},
+      {5, "[{\"ns\":5}]", "[{\"ns\":5}],\"once\":[2,2]", 5, "lists \"v\" twice as once"},
       {5, "[{\"ns\":5}]", "[{\"ns\":5}],\"once\":[0]", 5, "tensor 0 as once"},
       {5, "[{\"ns\":5}]", "[{\"ns\":5}],\"attributes\":{\"a\":\"b\"}", 5, "\"b\""},
       {2, "64", "64,\"bytes\":64", 2, "key \"bytes\" occurs twice"},

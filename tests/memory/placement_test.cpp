@@ -140,7 +140,7 @@ TEST(Placement, TheHostPoolIsCapped) {
   const Result<Placement> refused = place(small(), plan, 1_MiB);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::does_not_fit);
-  EXPECT_NE(refused.error().message.find("on the host"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("of host memory"), std::string::npos);
   plan.budget.host = 3_KiB;
   EXPECT_TRUE(place(small(), plan, 1_MiB));
 }

@@ -96,6 +96,7 @@ TEST(Report, FormatDocumentShowsTheJsonAsItIsWritten) {
   const std::string document{std::istreambuf_iterator<char>(file), {}};
   std::vector<Outcome> outcomes(1, example());
   outcomes[0].measured_step_ns = 1490000_ns;
+  outcomes[0].used_peak_bytes = outcomes[0].placed_peak_bytes;
   outcomes[0].measured_peak_bytes = 1536_MiB;
   outcomes[0].outside_bytes = 500_MiB;
   outcomes[0].equal = true;
