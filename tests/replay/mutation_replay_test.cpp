@@ -7,6 +7,7 @@
 
 #include "ir/check.h"
 #include "memory/placement.h"
+#include "replay/reference.h"
 #include "replay/replay.h"
 #include "tests/check/damage.h"
 #include "tests/random_trace.h"

@@ -5,6 +5,7 @@
 #include "ir/check.h"
 #include "memory/placement.h"
 #include "policies/policy.h"
+#include "replay/reference.h"
 #include "replay/replay.h"
 #include "tests/random_trace.h"
 
