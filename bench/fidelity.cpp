@@ -164,16 +164,6 @@ Status write_spans(const Subject& subject, const DeviceProfile& profile, const O
 
 using Row = nlohmann::ordered_json;
 
-/// What the prediction is made with: the profile with the rates of the very pool that the replay
-/// pinned, as probed before it ran.
-DeviceProfile with_pool(DeviceProfile profile, const Measured& measured) {
-  if (measured.pool_offload_bytes_per_ns > 0) {
-    profile.offload = at_rate(profile.offload, measured.pool_offload_bytes_per_ns);
-    profile.prefetch = at_rate(profile.prefetch, measured.pool_prefetch_bytes_per_ns);
-  }
-  return profile;
-}
-
 Result<Plan> plan_of(const Subject& subject, const DeviceProfile& profile, const Row& row) {
   PlanRequest request{
       .policy = row["policy"],
@@ -209,8 +199,6 @@ void add_measurement(Row& row, const Measured& measured, Nanoseconds predicted, 
       100.0 * (static_cast<double>(predicted.count) / static_cast<double>(middle.count) - 1);
   row["fastest_ns"] = steps.front().count;
   row["slowest_ns"] = steps.back().count;
-  row["pool_offload_bytes_per_ns"] = measured.pool_offload_bytes_per_ns;
-  row["pool_prefetch_bytes_per_ns"] = measured.pool_prefetch_bytes_per_ns;
   row["measured_peak_bytes"] = measured.peak.count;
   row["outside_bytes"] = measured.outside.count;
 }
@@ -220,9 +208,9 @@ Status run_cell(Subject& subject, const DeviceProfile& profile, const Options& o
   const Trace& trace = subject.trace;
   auto plan = plan_of(subject, profile, row);
   if (!plan) return plan.error();
-  const auto by_profile = evaluate(trace, *plan, profile);
-  if (!by_profile) return by_profile.error();
-  plan->budget.device = by_profile->placed_peak_bytes;
+  const auto outcome = evaluate(trace, *plan, profile);
+  if (!outcome) return outcome.error();
+  plan->budget.device = outcome->placed_peak_bytes;
   const ReplayOptions how{.on_cuda = options.on == "cuda",
                           .training_steps = options.steps,
                           .warmup_steps = options.warmup,
@@ -230,11 +218,7 @@ Status run_cell(Subject& subject, const DeviceProfile& profile, const Options& o
   const auto begin = std::chrono::steady_clock::now();
   const auto run = run_plan(trace, *plan, how);
   if (!run) return run.error();
-  const DeviceProfile probed = with_pool(profile, run->measured);
-  const auto outcome = evaluate(trace, *plan, probed);
-  if (!outcome) return outcome.error();
   add_measurement(row, run->measured, outcome->step_ns, options.warmup);
-  row["profile_step_ns"] = by_profile->step_ns.count;
   add_prediction(row, *outcome);
   const auto expected = reference(subject, *plan, how);
   if (expected && !run->checksums.values.empty()) {
@@ -246,7 +230,7 @@ Status run_cell(Subject& subject, const DeviceProfile& profile, const Options& o
     row["difference"] = expected ? "nothing to compare" : expected.error().message;
   }
   if (options.spans)
-    if (Status status = write_spans(subject, probed, options, *plan, row["budget"], how); !status)
+    if (Status status = write_spans(subject, profile, options, *plan, row["budget"], how); !status)
       return status;
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
   row["wall_s"] = std::round(wall.count() * 10) / 10;

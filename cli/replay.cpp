@@ -84,6 +84,10 @@ std::string_view what_is_compared(const Trace& trace) {
 Status compare_with_reference(const Trace& trace, const Plan& plan, const Run& run,
                               ReplayOptions how, Outcome& outcome, Console& console) {
   how.stress = how.guards = false;
+  if (how.kernels == KernelSet::timed) {
+    console.print("not compared: timed kernels touch only samples (--kernels verify compares)\n");
+    return Ok{};
+  }
   if (run.checksums.values.empty()) {
     console.print("nothing to compare: no value of this trace outlives its training step\n");
     return Ok{};

@@ -32,15 +32,4 @@ Nanoseconds transfer_time(const TransferCurve& curve, Bytes bytes) {
   return rounded_up(start + rise * (beyond / width));
 }
 
-TransferCurve at_rate(TransferCurve curve, double bytes_per_ns) {
-  const double longer = 1 / bytes_per_ns - 1 / curve.bytes_per_ns;
-  for (TransferPoint& point : curve.points) {
-    const double ns =
-        static_cast<double>(point.ns.count) + longer * static_cast<double>(point.bytes.count);
-    point.ns = {std::max<std::int64_t>(std::llround(ns), 1)};
-  }
-  curve.bytes_per_ns = bytes_per_ns;
-  return curve;
-}
-
 }  // namespace superneurons

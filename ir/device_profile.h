@@ -23,9 +23,6 @@ struct TransferCurve {
 };
 Nanoseconds transfer_time(const TransferCurve& curve, Bytes bytes);
 
-/// The curve on a link of another bandwidth: latencies stay. `bytes_per_ns` > 0.
-TransferCurve at_rate(TransferCurve curve, double bytes_per_ns);
-
 /// Kernels run slower while copies run: time × (1 + factor).
 struct Interference {
   double offload = 0;   // while a device-to-host copy runs

@@ -31,10 +31,6 @@ struct Measured {
                     // libraries, modules. The context is not in it: it exists before any memory
                     // can be measured, and other processes cannot be told from it
   std::vector<Span> spans;  // of the last training step, if kept
-  // Rates of this very pool, both ways, probed when it was pinned; 0 if there is none. Copies out
-  // of the device run up to a tenth slower to some pages of a host than to others.
-  double pool_offload_bytes_per_ns = 0;
-  double pool_prefetch_bytes_per_ns = 0;
 };
 
 class ReplayBackend : public Backend {

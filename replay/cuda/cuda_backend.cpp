@@ -51,8 +51,6 @@ class CudaBackend final : public ReplayBackend {
   cudaStream_t stream(Stream of) const {
     return streams_[options_.guard.count > 0 ? 0 : static_cast<std::size_t>(of)].get();
   }
-  Status probe_pool();
-  Result<double> copy_rate(bool out);
   Status delay(Stream of);
   Status start_span(const Command& command);
   Status end_span(const Command& command);
@@ -81,7 +79,6 @@ class CudaBackend final : public ReplayBackend {
   std::vector<Nanoseconds> steps_;
   std::vector<Span> spans_;
   Bytes peak_{}, host_peak_{}, outside_{};
-  double pool_offload_ = 0, pool_prefetch_ = 0;  // bytes per ns
   std::uint64_t delays_ = 0;
   std::unique_ptr<Kernels> kernels_;  // goes first: its libraries hold the streams
 };
@@ -94,42 +91,6 @@ Status CudaBackend::open() {
     auto event = make_event(i == streams_.size());
     if (!event) return event.error();
     (i < streams_.size() ? last_event_[i] : end_) = std::move(*event);
-  }
-  return probe_pool();
-}
-
-/// Rate of copying the whole pool out of or into the arena, a piece at a time.
-Result<double> CudaBackend::copy_rate(bool out) {
-  const std::int64_t pool = memory_.pool_bytes().count;
-  const std::int64_t piece = std::min<std::int64_t>(memory_.arena_bytes().count, 64 << 20);
-  auto begin = make_event(true);
-  auto end = make_event(true);
-  if (!begin || !end) return begin ? end.error() : begin.error();
-  const cudaStream_t on = stream(out ? Stream::offload : Stream::prefetch);
-  SUPERNEURONS_TRY(cudaEventRecord(begin->get(), on));
-  for (std::int64_t at = 0; at < pool; at += piece) {
-    const Bytes bytes{std::min(piece, pool - at)};
-    std::byte* const host = memory_.at(Space::host, {{at}, bytes});
-    SUPERNEURONS_TRY(cudaMemcpyAsync(out ? host : memory_.arena(), out ? memory_.arena() : host,
-                                     static_cast<std::size_t>(bytes.count),
-                                     out ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, on));
-  }
-  SUPERNEURONS_TRY(cudaEventRecord(end->get(), on));
-  SUPERNEURONS_TRY(cudaEventSynchronize(end->get()));
-  const Nanoseconds took = between(begin->get(), end->get());
-  return static_cast<double>(pool) / static_cast<double>(std::max<std::int64_t>(took.count, 1));
-}
-
-/// Before anything lies in arena and pool.
-Status CudaBackend::probe_pool() {
-  if (memory_.pool_bytes().count == 0 || memory_.arena_bytes().count == 0) return Ok{};
-  for (int round = 0; round < 2; ++round) {  // the first warms up
-    const auto out = copy_rate(true);
-    if (!out) return out.error();
-    const auto in = copy_rate(false);
-    if (!in) return in.error();
-    pool_offload_ = *out;
-    pool_prefetch_ = *in;
   }
   return Ok{};
 }
@@ -380,8 +341,6 @@ Measured CudaBackend::measured() const {
   result.host_peak = round_up(host_peak_, kAllocationUnit);
   result.outside = outside_;
   result.spans = spans_;
-  result.pool_offload_bytes_per_ns = pool_offload_;
-  result.pool_prefetch_bytes_per_ns = pool_prefetch_;
   return result;
 }
 

@@ -28,9 +28,8 @@ using Clock = std::chrono::steady_clock;
 Nanoseconds since(Clock::time_point begin) { return {(Clock::now() - begin).count()}; }
 
 /// What all measurements share: two device buffers of kBuffer bytes and a pinned pool of kPlaces
-/// such pieces. Copies out of the device run up to a tenth slower to some pages of the host than to
-/// others (its memory nodes), so that a curve is the mean over places in a pool as large as a
-/// replay's.
+/// such pieces. A curve is the mean over places in a pool as large as a replay's, so that slow
+/// pages show.
 struct Bench {
   static constexpr std::int64_t kBuffer = 512LL << 20;
   static constexpr std::int64_t kPlaces = 8;
