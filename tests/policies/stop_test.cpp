@@ -65,7 +65,9 @@ std::chrono::milliseconds time_to_stop(std::chrono::milliseconds delay, const Wo
   stopper.join();
   if (before) return std::chrono::milliseconds(-1);
   EXPECT_FALSE(result);
-  if (!result) EXPECT_EQ(result.error().code, ErrorCode::cancelled) << result.error().message;
+  if (!result) {
+    EXPECT_EQ(result.error().code, ErrorCode::cancelled) << result.error().message;
+  }
   return std::chrono::duration_cast<std::chrono::milliseconds>(back - stopped_at);
 }
 
