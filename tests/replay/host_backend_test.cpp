@@ -145,8 +145,7 @@ TEST(HostBackend, addresses_outside_the_arena_are_refused) {
   const Status status = execute(trace, program, **backend);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, ErrorCode::device);
-  EXPECT_NE(status.error().message.find("op first (first) on stream compute: "),
-            std::string::npos)
+  EXPECT_NE(status.error().message.find("op first (first) on stream compute: "), std::string::npos)
       << status.error().message;
 }
 
