@@ -289,7 +289,7 @@ Status run_subject(Subject& subject, const DeviceProfile& profile, const Options
       if (cell++ % parts != part) continue;
       Bytes bytes = kAllocationUnit;
       if (budget == "max") bytes = profile.device_memory;
-      else if (budget != "floor") bytes = {subject.liveness_peak.count / 100 * std::stoll(budget)};
+      else if (budget != "floor") bytes = {subject.liveness_peak.count * std::stoll(budget) / 100};
       Row row{{"trace", subject.trace.name},
               {"trace_hash", subject.hash},
               {"policy", policy},
