@@ -1,9 +1,7 @@
-// The stop token: planning of a long trace comes back soon after it is set.
+// The stop token: nothing more is planned or predicted once it is set.
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
-#include <thread>
 
 #include "memory/placement.h"
 #include "simulator/outcome.h"
@@ -11,8 +9,6 @@
 
 namespace superneurons {
 namespace {
-
-constexpr std::chrono::milliseconds kSoon{300};
 
 /// `ops` ops, forward and back; the backward half reads what forward kept.
 Trace long_trace(std::uint32_t ops) {
@@ -48,58 +44,61 @@ Trace long_trace(std::uint32_t ops) {
   return trace;
 }
 
-/// Time from the stop to the return of `work`, which must say cancelled; -1 if it was done before.
-template <class Work>
-std::chrono::milliseconds time_to_stop(std::chrono::milliseconds delay, const Work& work) {
-  using Clock = std::chrono::steady_clock;
+/// Sets the stop token at the prediction number `at` and counts all predictions.
+struct Stopper {
   std::atomic<bool> stop{false};
-  Clock::time_point stopped_at;
-  std::thread stopper([&] {
-    std::this_thread::sleep_for(delay);
-    stopped_at = Clock::now();
-    stop = true;
-  });
-  const auto result = work(stop);
-  const Clock::time_point back = Clock::now();
-  const bool before = !stop;
-  stopper.join();
-  if (before) return std::chrono::milliseconds(-1);
-  EXPECT_FALSE(result);
-  if (!result) {
-    EXPECT_EQ(result.error().code, ErrorCode::cancelled) << result.error().message;
-  }
-  return std::chrono::duration_cast<std::chrono::milliseconds>(back - stopped_at);
-}
+  int at = 0;
+  int predictions = 0;
 
-TEST(Stop, PlanningOfALongTraceComesBackSoon) {
-  const Trace trace = long_trace(40'000);
+  Predict predict(const Trace& trace, const DeviceProfile& profile) {
+    return [this, inner = predictor(trace, profile, &stop)](const Plan& plan) {
+      if (++predictions >= at) stop = true;
+      return inner(plan);
+    };
+  }
+};
+
+TEST(Stop, SetBeforehandLeavesNothingPlanned) {
+  const Trace trace = long_trace(4'000);
   ASSERT_FALSE(find_fault(trace));
   const DeviceProfile profile = slow_link();
-  int stopped = 0;
-  for (const char* policy : {"liveness+offload", "liveness+recompute", "liveness+offload+recompute",
-                             "liveness+recompute+offload"})
-    for (const int delay : {20, 300, 900}) {
-      const auto took = time_to_stop(std::chrono::milliseconds(delay), [&](const auto& stop) {
-        PlanRequest request = request_for(policy, 20_MiB);
-        request.stop = &stop;
-        return make_plan(trace, profile, request, predictor(trace, profile, &stop));
-      });
-      EXPECT_LT(took, kSoon) << policy << " after " << delay << " ms";
-      stopped += took.count() >= 0 ? 1 : 0;
-    }
-  EXPECT_GE(stopped, 6);
+  for (const char* policy : {"liveness", "liveness+offload", "liveness+recompute",
+                             "liveness+offload+recompute", "liveness+recompute+offload"}) {
+    Stopper stopper;
+    stopper.stop = true;
+    PlanRequest request = request_for(policy, 2_MiB);
+    request.stop = &stopper.stop;
+    const auto plan = make_plan(trace, profile, request, stopper.predict(trace, profile));
+    ASSERT_FALSE(plan) << policy;
+    EXPECT_EQ(plan.error().code, ErrorCode::cancelled) << plan.error().message;
+    EXPECT_EQ(stopper.predictions, 0) << policy;
+  }
 }
 
-TEST(Stop, TheSearchForTheSmallestBudgetComesBackSoon) {
-  const Trace trace = long_trace(40'000);
+TEST(Stop, DuringPlanningIsTheLastThingPredicted) {
+  const Trace trace = long_trace(4'000);
   const DeviceProfile profile = slow_link();
-  const auto took = time_to_stop(std::chrono::milliseconds(500), [&](const auto& stop) {
-    PlanRequest request = request_for("offload_recompute", 20_MiB);
-    request.stop = &stop;
-    return smallest_budget(trace, profile, request, predictor(trace, profile, &stop));
-  });
-  EXPECT_GE(took.count(), 0) << "done before the stop";
-  EXPECT_LT(took, kSoon);
+  for (const int at : {1, 2, 4}) {
+    Stopper stopper{.at = at};
+    PlanRequest request = request_for("liveness+offload", 2_MiB);
+    request.stop = &stopper.stop;
+    const auto plan = make_plan(trace, profile, request, stopper.predict(trace, profile));
+    ASSERT_FALSE(plan) << at;
+    EXPECT_EQ(plan.error().code, ErrorCode::cancelled) << plan.error().message;
+    EXPECT_EQ(stopper.predictions, at);
+  }
+}
+
+TEST(Stop, EndsTheSearchForTheSmallestBudget) {
+  const Trace trace = long_trace(4'000);
+  const DeviceProfile profile = slow_link();
+  Stopper stopper;
+  stopper.stop = true;
+  PlanRequest request = request_for("offload_recompute", 2_MiB);
+  request.stop = &stopper.stop;
+  const auto floor = smallest_budget(trace, profile, request, stopper.predict(trace, profile));
+  ASSERT_FALSE(floor);
+  EXPECT_EQ(floor.error().code, ErrorCode::cancelled) << floor.error().message;
 }
 
 }  // namespace
