@@ -208,6 +208,7 @@ Status run_cell(Subject& subject, const DeviceProfile& profile, const Options& o
   const Trace& trace = subject.trace;
   auto plan = plan_of(subject, profile, row);
   if (!plan) return plan.error();
+  row["budget_bytes"] = plan->budget.device.count;  // of a floor: what it came to
   const auto outcome = evaluate(trace, *plan, profile);
   if (!outcome) return outcome.error();
   plan->budget.device = outcome->placed_peak_bytes;

@@ -50,12 +50,52 @@ void note_missing_units(const CLI::Option& option, Console& console) {
           fmt::format("{} {} has no unit: taken as {} bytes", option.get_name(), value, value));
 }
 
+/// Files that an option names and that exist: whatever is no output is read.
+std::vector<std::string> files_read(const CLI::App& command) {
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& value : option->results())
+      if (!is_output(*option) && std::filesystem::is_regular_file(value, ignored))
+        files.push_back(value);
+  return files;
+}
+
+/// An output must destroy neither what is read nor another output.
+Status check_outputs(const CLI::App& command) {
+  std::vector<std::string> taken = files_read(command);
+  std::error_code ignored;
+  for (const CLI::Option* option : command.get_options()) {
+    if (!is_output(*option) || option->count() == 0) continue;
+    const std::string path = value_of(*option);
+    for (const std::string& other : taken) {
+      if (path != other && !std::filesystem::equivalent(path, other, ignored)) continue;
+      return Error{
+          ErrorCode::bad_usage,
+          fmt::format("{} would overwrite another file of this command", option->get_name()), path};
+    }
+    if (!path.empty()) taken.push_back(path);
+  }
+  return Ok{};
+}
+
+Status check_budgets(const CLI::Option& option) {
+  if (option.get_name().find("budget") == std::string::npos) return Ok{};
+  for (const std::string& value : option.results())
+    if (Status status = check_budget(value); !status)
+      return Error{ErrorCode::bad_usage,
+                   fmt::format("{}: {}", option.get_name(), status.error().message)};
+  return Ok{};
+}
+
 Status prepare(const CLI::App& command, Session& session) {
+  if (Status status = check_outputs(command); !status) return status;
   session.options = {{"command", session.command_line}};
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_name() == "--help") continue;
     const std::string value = value_of(*option);
     if (!value.empty()) session.options[option->get_single_name()] = value;
+    if (Status status = check_budgets(*option); !status) return status;
     if (option->get_name().find("budget") != std::string::npos)
       note_missing_units(*option, session.console);
     if (!is_output(*option)) continue;

@@ -275,10 +275,12 @@ Status compare_cell(const Subject& subject, const Options& options, const std::s
   Bytes keep_all{};
   for (const BoundRow& bound : all.bounds)
     if (bound.trace_hash == subject.hash && bound.name == "keep_all") keep_all = bound.bytes;
-  session.console.print(fmt::format("\nbudget {} = {}{}\n{}{}", budget_text,
-                                    format_bytes(budget->device),
-                                    budget_text.ends_with('%') ? " (of the liveness peak)" : "",
-                                    cell_text(rows, refused, keep_all), winner_text(rows)));
+  session.console.print(
+      fmt::format("\nbudget {} = {}{}\n{}{}", budget_text, format_bytes(budget->device),
+                  budget_text.ends_with('%') ? " (of the liveness peak)"
+                  : budget_text == "floor"   ? fmt::format(" ({} B)", budget->device.count)
+                                             : "",
+                  cell_text(rows, refused, keep_all), winner_text(rows)));
   all.outcomes.insert(all.outcomes.end(), rows.begin(), rows.end());
   all.refusals.insert(all.refusals.end(), refused.begin(), refused.end());
   return Ok{};

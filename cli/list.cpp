@@ -56,7 +56,9 @@ Json json_of(const PolicyEntry& entry) {
 Status list_policies(const std::string& json_file, const Session& session) {
   Json json = {{"format", "superneurons-policies"}, {"version", kReportVersion}};
   Console& console = session.console;
-  console.print("policies (passes compose with +, options as name:key=value,key=value):\n");
+  console.print(
+      "policies (passes compose with +, from left to right: liveness goes first, as offload and\n"
+      "recompute free nothing else; options as name:key=value,key=value):\n");
   for (const PolicyEntry& entry : policies()) {
     print_policy(entry, console);
     json["policies"].push_back(json_of(entry));

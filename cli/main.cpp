@@ -37,10 +37,13 @@ constexpr const char* kNextSteps =
     "  superneurons compare traces/alexnet-b128.jsonl.gz      which policy wins at which budget\n"
     "  superneurons build resnet50 --batch 64 -o T.jsonl.gz   a trace of your own, without a run\n"
     "  superneurons trace small_cnn --on host -o T.jsonl.gz   a trace of your own, of a real run\n"
-    "  superneurons replay T.jsonl.gz --policy liveness       the plan for real\n"
+    "  superneurons replay T.jsonl.gz --policy liveness       the plan for real; on a small "
+    "machine\n"
+    "                                                         with --scale-bytes 1/1024\n"
     "  superneurons COMMAND --help                            options of a command, an example\n"
     "Exit codes: 0 good, 1 the answer is no (does not fit, not equal, unlawful), 2 bad usage or\n"
-    "input, 130 interrupted. Sizes are written 12GiB, 800MiB, 60% (of the liveness peak).";
+    "input, 130 interrupted. Sizes are written 12GiB, 800MiB, 60% (of the liveness peak), floor\n"
+    "(the least that works).";
 
 void add_commands(CLI::App& app, Session& session) {
   add_show_command(app, session);

@@ -155,7 +155,8 @@ Status replay(const Options& options, const Session& session) {
   session.console.progress(fmt::format("replay of {} training steps", options.steps));
   auto run = run_plan(trace, *plan, *how);
   if (!run && run.error().code == ErrorCode::bad_input && how->kernels == KernelSet::native)
-    run.error().message += " (--kernels verify replays any trace)";
+    run.error().message +=
+        " (--kernels verify replays any trace, with --scale-bytes 1/1024 on a small machine)";
   if (!run) return run.error();
   outcome->measured_step_ns = middle(run->measured.steps, how->warmup_steps);
   outcome->measured_peak_bytes = run->measured.peak;

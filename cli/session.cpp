@@ -99,13 +99,21 @@ Result<DeviceProfile> profile_of(const Target& target, const Trace& trace) {
   return find_profile("h200");
 }
 
-Result<Budget> percent_budget(const Target& target, const Loaded& loaded, Budget budget,
-                              const std::string& text) {
+Result<double> parse_percent(const std::string& text) {
   char* end = nullptr;
   const double percent = std::strtod(text.c_str(), &end);
-  if (std::string_view(end) != "%" || !(percent > 0) || percent > 1000)
+  const bool plain = text.find_first_not_of("0123456789.%") == std::string::npos;
+  if (!plain || std::string_view(end) != "%" || !(percent > 0) || percent > 1000)
     return Error{.code = ErrorCode::bad_usage,
                  .message = fmt::format("budget '{}' is not a percentage such as 60%", text)};
+  return percent;
+}
+
+Result<Budget> percent_budget(const Target& target, const Loaded& loaded, Budget budget,
+                              const std::string& text) {
+  const auto parsed = parse_percent(text);
+  if (!parsed) return parsed.error();
+  const double percent = *parsed;
   const PlanRequest request{.policy = "liveness",
                             .budget = {Bytes{std::int64_t{1} << 60}, budget.host},
                             .allocator = target.allocator};
@@ -138,6 +146,21 @@ Result<Loaded> load(const Target& target, const Session& session) {
                     "those of {} (profile {})",
                     trace->device, profile->device, profile->name));
   return Loaded{std::move(*trace), std::move(*profile)};
+}
+
+Status check_budget(const std::string& text) {
+  if (text.empty())
+    return Error{.code = ErrorCode::bad_usage,
+                 .message = "a budget is empty (would be like 12GiB, 60% or floor)"};
+  if (text == "floor") return Ok{};
+  if (text.ends_with('%')) {
+    const auto percent = parse_percent(text);
+    if (!percent) return percent.error();
+    return Ok{};
+  }
+  const auto bytes = parse_bytes(text);
+  if (!bytes) return bytes.error();
+  return Ok{};
 }
 
 Result<Budget> budget_of(const Target& target, const Loaded& loaded, const std::string& text) {
@@ -176,27 +199,43 @@ Result<Plan> read_plan_for(const Trace& trace, const PlanSource& source, const T
                .file = source.plan_file};
 }
 
+/// The file's plan; --budget and --host-budget, where given, take the place of its own.
+Result<Plan> plan_of_file(const PlanSource& source, const Target& target, const Loaded& loaded) {
+  auto plan = read_plan_for(loaded.trace, source, target);
+  if (!plan) return plan;
+  if (target.allocator != Target{}.allocator && target.allocator != plan->allocator)
+    return Error{.code = ErrorCode::bad_usage,
+                 .message = fmt::format("--allocator {} does not go with a plan made for {}",
+                                        target.allocator, plan->allocator)};
+  if (target.budget == "floor")
+    return Error{.code = ErrorCode::bad_usage, .message = "--budget floor goes with --policy"};
+  const auto budget = budget_of(target, loaded, target.budget);
+  if (!budget) return budget.error();
+  if (!target.budget.empty()) plan->budget.device = budget->device;
+  if (!target.host_budget.empty()) plan->budget.host = budget->host;
+  return plan;
+}
+
 Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loaded& loaded,
                        const Session& session) {
   if (source.plan_file.empty() && source.policy.empty())
     return Error{.code = ErrorCode::bad_usage, .message = "give --policy NAME or --plan FILE"};
-  if (!source.plan_file.empty()) {
-    auto plan = read_plan_for(loaded.trace, source, target);
-    if (!plan || target.budget.empty()) return plan;
-    const auto budget = budget_of(target, loaded, target.budget);
-    if (!budget) return budget.error();
-    plan->budget = *budget;
-    return plan;
-  }
-  const auto budget = budget_of(target, loaded, target.budget);
+  if (!source.plan_file.empty()) return plan_of_file(source, target, loaded);
+  const bool at_floor = target.budget == "floor";
+  const auto budget = budget_of(target, loaded, at_floor ? "" : target.budget);
   if (!budget) return budget.error();
-  return make_plan(loaded.trace, loaded.profile,
-                   {.policy = source.policy,
-                    .budget = *budget,
-                    .allocator = target.allocator,
-                    .explain = source.explain,
-                    .stop = &session.stop},
-                   predictor(loaded.trace, loaded.profile, &session.stop));
+  PlanRequest request{.policy = source.policy,
+                      .budget = *budget,
+                      .allocator = target.allocator,
+                      .explain = source.explain,
+                      .stop = &session.stop};
+  const Predict predict = predictor(loaded.trace, loaded.profile, &session.stop);
+  if (at_floor) {
+    const auto floor = smallest_budget(loaded.trace, loaded.profile, request, predict);
+    if (!floor) return floor.error();
+    request.budget.device = floor->budget;
+  }
+  return make_plan(loaded.trace, loaded.profile, request, predict);
 }
 
 }  // namespace superneurons

@@ -75,6 +75,10 @@ Result<DeviceProfile> find_profile(const std::string& name);
 /// Names and files of all profiles found.
 std::vector<std::pair<std::string, std::string>> profile_files();
 
+/// Whether a budget is written as one: a size, a percentage up to 1000%, or "floor". Error
+/// bad_usage.
+Status check_budget(const std::string& text);
+
 /// Percent budgets are of the liveness peak (placed).
 Result<Budget> budget_of(const Target& target, const Loaded& loaded, const std::string& text);
 

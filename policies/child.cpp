@@ -18,7 +18,7 @@ extern char** environ;
 namespace superneurons {
 namespace {
 
-constexpr std::size_t kErrorKept = 4096;
+constexpr std::size_t kErrorKept = 64 << 10;
 
 class File {
  public:
@@ -142,7 +142,10 @@ class Pump {
            last ? 0 : static_cast<int>(std::min<long>(left.count() + 1, longest)));
       if (files[0].revents != 0 && !last) feed();
       if (files[1].revents != 0) drain(out_, output, limits_.output + 1, last);
-      if (files[2].revents != 0) drain(err_, errors, kErrorKept, last);
+      if (files[2].revents != 0) {
+        drain(err_, errors, errors.size() + kErrorKept, last);
+        if (errors.size() > kErrorKept) errors.erase(0, errors.size() - kErrorKept);
+      }
       if (output.size() > limits_.output) return End::too_much_output;
       if (last) return End::exited;
     }
@@ -203,7 +206,9 @@ Result<ChildOutcome> run_child(const std::string& command, std::string_view inpu
   kill(-pid, SIGKILL);  // the whole group: what the shell started may live on
   waitpid(pid, &status, 0);
   outcome.output = std::move(pump.output);
-  outcome.first_error = pump.errors.substr(0, pump.errors.find('\n'));
+  const std::size_t end = pump.errors.find_last_not_of("\r\n ") + 1;
+  const std::size_t begin = end == 0 ? 0 : pump.errors.rfind('\n', end - 1) + 1;
+  outcome.last_error = pump.errors.substr(begin, end - begin);
   if (outcome.end == ChildOutcome::End::exited && WIFSIGNALED(status)) {
     outcome.end = ChildOutcome::End::signalled;
     outcome.status = WTERMSIG(status);

@@ -21,7 +21,7 @@ struct ChildOutcome {
   End end = End::exited;
   int status = 0;  // exit status or signal
   std::string output;
-  std::string first_error;  // first line of its standard error
+  std::string last_error;  // last line of its standard error that is not empty
 };
 
 /// /bin/sh runs `command` in a process group of its own, which is killed when a limit is reached or

@@ -54,6 +54,7 @@ std::string one_line(const std::string& text) {
 
 std::string input_of(const Trace& trace, const DeviceProfile& profile, const PlanRequest& request) {
   const nlohmann::json limits = {
+      {"trace", trace_hash(trace)},
       {"budget", {{"device", request.budget.device.count}, {"host", request.budget.host.count}}},
       {"allocator", request.allocator}};
   std::string input = format_trace(trace);
@@ -63,7 +64,7 @@ std::string input_of(const Trace& trace, const DeviceProfile& profile, const Pla
 
 Error failed(const ExecRequest& request, const ChildOutcome& outcome, std::string_view how) {
   std::string message = fmt::format("policy command '{}' {}", request.command, how);
-  if (!outcome.first_error.empty()) message += fmt::format(" (it says: {})", outcome.first_error);
+  if (!outcome.last_error.empty()) message += fmt::format(" (it says: {})", outcome.last_error);
   return {ErrorCode::bad_input, std::move(message)};
 }
 

@@ -88,6 +88,8 @@ def _largest_loss(cell: Cell) -> str:
 
 
 def _budget(cell: Cell) -> str:
+    if cell.budget == "floor":
+        return "floor"
     percent = " %" if cell.budget.isdecimal() else ""
     return f"{cell.budget}{percent} ({format_bytes(cell.budget_bytes)})"
 

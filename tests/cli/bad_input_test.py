@@ -260,7 +260,7 @@ def test_kernels_of_another_machine(run):
     trace = "traces/alexnet-b128.jsonl.gz"
     done = run("replay", trace, "--policy", "liveness", "--kernels", "native", "--on", "host")
     assert done.code == 2
-    assert "(--kernels verify replays any trace)" in done.error
+    assert "(--kernels verify replays any trace" in done.error
 
 
 def test_a_policy_whose_facts_the_trace_lacks(run, tmp_path):

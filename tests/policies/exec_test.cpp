@@ -64,10 +64,10 @@ TEST(ExecPolicy, GetsTraceProfileAndBudget) {
   EXPECT_TRUE(contains(error_of("exec:head -n 1 | cut -c 1-60 >&2; exit 3"), "superneurons"));
 }
 
-TEST(ExecPolicy, FailuresNameCommandStatusAndFirstComplaint) {
+TEST(ExecPolicy, FailuresNameCommandStatusAndLastComplaint) {
   EXPECT_EQ(error_of("exec:echo no idea >&2; echo more >&2; exit 7"),
             "policy command 'echo no idea >&2; echo more >&2; exit 7' failed with exit status 7 "
-            "(it says: no idea)");
+            "(it says: more)");
   EXPECT_TRUE(contains(error_of("exec:kill -SEGV $$"), "was killed by signal 11"));
   EXPECT_TRUE(contains(error_of("exec:/no/such/program"), "failed with exit status 127"));
   EXPECT_TRUE(contains(error_of("exec:cat > /dev/null"), "its output is no plan"));
@@ -95,7 +95,7 @@ TEST(ExecPolicy, WhatTheShellLeavesInTheBackgroundIsNotWaitedFor) {
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->end, ChildOutcome::End::exited);
   EXPECT_EQ(outcome->output, "plan\n");
-  EXPECT_EQ(outcome->first_error, "why");
+  EXPECT_EQ(outcome->last_error, "why");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
@@ -115,7 +115,7 @@ TEST(ExecPolicy, PipelinesOfTheCommandDieOfSigpipeThoughTheCallerIgnoresIt) {
       run_child("(sleep 0.05; echo x; echo survived >&2) | true; sleep 0.2", "", {});
   sigaction(SIGPIPE, &before, nullptr);
   ASSERT_TRUE(outcome);
-  EXPECT_EQ(outcome->first_error, "");
+  EXPECT_EQ(outcome->last_error, "");
 }
 
 TEST(ExecPolicy, OutputIsCapped) {
@@ -133,7 +133,7 @@ TEST(ExecPolicy, MuchComplaintDoesNotBlock) {
       run_child("yes complaint | head -c 1000000 >&2; echo done", "", limits);
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->output, "done\n");
-  EXPECT_EQ(outcome->first_error, "complaint");
+  EXPECT_EQ(outcome->last_error, "complaint");
 }
 
 TEST(ExecPolicy, StopTokenKillsTheCommand) {
