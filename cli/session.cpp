@@ -32,8 +32,9 @@ void add_setting_options(CLI::App& command, Target& target) {
                   "how ranges are placed in the arena, see `superneurons policies`")
       ->capture_default_str();
   command
-      .add_option("--scale-bytes", target.scale,
-                  "divide all sizes, e.g. 1/1024, to replay a large trace on a small machine")
+      .add_option(
+          "--scale-bytes", target.scale,
+          "divide all sizes and budgets, e.g. 1/1024, to replay a large trace on a small machine")
       ->capture_default_str();
 }
 
@@ -80,14 +81,31 @@ Error bad_scale(const std::string& text) {
           .message = fmt::format("--scale-bytes '{}' is not of the form 1/1024", text)};
 }
 
-Result<Trace> scaled(Trace trace, const std::string& text) {
-  if (text == "1") return trace;
+/// 1024 of "1/1024", 1 of "1".
+Result<std::int64_t> divisor_of(const std::string& text) {
+  if (text == "1") return 1;
   char* end = nullptr;
   if (!text.starts_with("1/") || text.find_first_not_of("0123456789", 2) != std::string::npos)
     return bad_scale(text);
   const long long divisor = std::strtoll(text.c_str() + 2, &end, 10);
   if (*end || divisor < 1 || divisor > (1LL << 40)) return bad_scale(text);
-  return scale_bytes(trace, 1, divisor);
+  return divisor;
+}
+
+Result<Trace> scaled(Trace trace, const std::string& text) {
+  const auto divisor = divisor_of(text);
+  if (!divisor) return divisor.error();
+  if (*divisor == 1) return trace;
+  return scale_bytes(trace, 1, *divisor);
+}
+
+/// A size that was asked for, divided as the sizes of the trace are.
+Result<Bytes> scaled_size(const Target& target, const std::string& text) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes) return bytes;
+  const auto divisor = divisor_of(target.scale);
+  if (!divisor) return divisor.error();
+  return Bytes{(bytes->count + *divisor - 1) / *divisor};
 }
 
 Result<DeviceProfile> profile_of(const Target& target, const Trace& trace) {
@@ -166,13 +184,13 @@ Status check_budget(const std::string& text) {
 Result<Budget> budget_of(const Target& target, const Loaded& loaded, const std::string& text) {
   Budget budget{loaded.profile.device_memory, loaded.profile.host_memory};
   if (!target.host_budget.empty()) {
-    const auto host = parse_bytes(target.host_budget);
+    const auto host = scaled_size(target, target.host_budget);
     if (!host) return host.error();
     budget.host = *host;
   }
   if (text.empty()) return budget;
   if (text.ends_with('%')) return percent_budget(target, loaded, budget, text);
-  const auto device = parse_bytes(text);
+  const auto device = scaled_size(target, text);
   if (!device) return device.error();
   budget.device = *device;
   return budget;

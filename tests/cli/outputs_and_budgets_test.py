@@ -40,3 +40,12 @@ def test_floor_is_a_budget_of_every_command(run, chain):
     for command in (["plan"], ["simulate"], ["replay", "--kernels", "verify"]):
         done = run(command[0], chain, "--policy", "liveness", "--budget", "floor", *command[1:])
         assert done.code == 0, done.error
+
+
+def test_sizes_and_budgets_are_divided_alike(run, chain, tmp_path):
+    whole, part = tmp_path / "whole.jsonl", tmp_path / "part.jsonl"
+    asked = ("plan", chain, "--policy", "liveness", "--budget", "2MiB", "--host-budget", "1MiB")
+    assert run(*asked, "-o", whole).code == 0
+    assert run(*asked, "-o", part, "--scale-bytes", "1/4").code == 0
+    assert '"device":2097152,"host":1048576' in whole.read_text().replace(" ", "")
+    assert '"device":524288,"host":262144' in part.read_text().replace(" ", "")
