@@ -102,7 +102,8 @@ TEST(Report, FormatDocumentShowsTheJsonAsItIsWritten) {
   outcomes[0].equal = true;
   const std::string text = format_json(outcomes, {{"command", "superneurons replay tiny.jsonl"}});
   EXPECT_NE(document.find("```json\n" + text + "```\n"), std::string::npos) << text;
-  for (const auto& item : Json::parse(text)["outcomes"][0].items())
+  const Json outcome = Json::parse(text)["outcomes"][0];
+  for (const auto& item : outcome.items())
     EXPECT_NE(document.find('`' + item.key() + '`'), std::string::npos) << item.key();
 }
 
