@@ -111,8 +111,7 @@ Result<Trace> lower(const Network& net, const LoweringOptions& options);
 void estimate_durations(Trace& trace, const DeviceProfile& profile);
 
 struct NetworkEntry {
-  std::string_view
-      name;  // "alexnet", "vgg16", "vgg19", "resnet50", "resnet101", "resnet152", "small_cnn"
+  std::string_view name;  // "alexnet", "resnet50", "small_cnn"
   std::string_view summary;
   std::int64_t default_batch;
   Network (*make)();

@@ -10,10 +10,11 @@
 namespace superneurons {
 namespace {
 
-template <std::int64_t N1, std::int64_t N2, std::int64_t N3, std::int64_t N4>
+/// `name`: what the literature calls it, which is not always its depth.
+template <int name, std::int64_t N1, std::int64_t N2, std::int64_t N3, std::int64_t N4>
 Network named_resnet() {
   Network net = resnet(N1, N2, N3, N4);
-  net.name = fmt::format("resnet{}", 3 * (N1 + N2 + N3 + N4) + 2);
+  net.name = fmt::format("resnet{}", name);
   return net;
 }
 
@@ -21,9 +22,19 @@ constexpr NetworkEntry kNetworks[] = {
     {"alexnet", "AlexNet, 227x227, without groups", 128, alexnet},
     {"vgg16", "VGG configuration D, 227x227", 64, vgg16},
     {"vgg19", "VGG configuration E, 227x227", 64, vgg19},
-    {"resnet50", "ResNet of bottlenecks 3,4,6,3, 227x227", 64, named_resnet<3, 4, 6, 3>},
-    {"resnet101", "ResNet of bottlenecks 3,4,23,3, 227x227", 32, named_resnet<3, 4, 23, 3>},
-    {"resnet152", "ResNet of bottlenecks 3,8,36,3, 227x227", 32, named_resnet<3, 8, 36, 3>},
+    {"resnet50", "ResNet of bottlenecks 3,4,6,3, 227x227", 64, named_resnet<50, 3, 4, 6, 3>},
+    {"resnet101", "ResNet of bottlenecks 3,4,23,3, 227x227", 32, named_resnet<101, 3, 4, 23, 3>},
+    {"resnet152", "ResNet of bottlenecks 3,8,36,3, 227x227", 32, named_resnet<152, 3, 8, 36, 3>},
+    {"resnet256", "SuperNeurons' ResNet of bottlenecks 3,16,62,3 (depth 254), 227x227", 16,
+     named_resnet<256, 3, 16, 62, 3>},
+    {"resnet512", "SuperNeurons' ResNet of bottlenecks 6,32,124,6 (depth 506), 227x227", 16,
+     named_resnet<512, 6, 32, 124, 6>},
+    {"resnet1024", "SuperNeurons' ResNet of bottlenecks 12,64,248,12 (depth 1010), 227x227", 16,
+     named_resnet<1024, 12, 64, 248, 12>},
+    {"resnet1922", "ResNet of bottlenecks 6,32,596,6 (depth 1922, SuperNeurons' deepest), 227x227",
+     16, named_resnet<1922, 6, 32, 596, 6>},
+    {"resnet2500", "SuperNeurons' ResNet of bottlenecks 6,32,788,6 (depth 2498), 227x227", 16,
+     named_resnet<2500, 6, 32, 788, 6>},
     {"small_cnn", "every kind of layer once, 32x32, for CPUs", 4, small_cnn},
 };
 
