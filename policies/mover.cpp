@@ -134,7 +134,7 @@ void Mover::set_frees(std::vector<Move>& moves, const Timing& timing) const {
     const std::uint32_t left = moves[i + timing.out_window].idle.before + 1;
     move.free_at = std::min(move.free_at, std::max(first, left));
   }
-  if (timing.out_window > 0) return;
+  if (timing.out_window > 0 || timing.lookahead.unit != Lookahead::Unit::copy) return;
   for (Move& move : moves)  // at least one run in between, or nothing is gained
     move.fetch_at = std::max(move.fetch_at, run_step_[runs_[move.free_at]] + 1);
 }

@@ -1,14 +1,17 @@
-// Offload: the unified tensor pool of SuperNeurons (PPoPP 2018, section 3.3.1). Outputs of
-// convolution and FC layers leave for the host after their last forward use and come back ahead of
-// their first backward use. Copies go out as soon as the value is made, in the shadow of the ops
-// that still read it. The paper's figure 10b shows look-ahead of three layer steps
-// (lookahead=3layers) and frees right after the last forward use (free=early); by default the
-// predicted copies decide both.
+// Offload: the unified tensor pool of SuperNeurons (PPoPP 2018, section 3.3.1). Outputs of some
+// layers leave for the host after their last forward use and come back ahead of their first
+// backward use. Copies go out as soon as the value is made, in the shadow of the ops that still
+// read it. The paper's text names convolutions alone (layers=conv); its figure 10b shows FC layers
+// as well (conv_linear), look-ahead of three layer steps (lookahead=3layers) and frees right after
+// the last forward use (free=early); its table 1 has no checkpoint on the device but for the
+// current need (layers=checkpoints, lookahead=0). By default the predicted copies decide when.
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
+#include <span>
 
 #include "policies/mover.h"
 #include "policies/options.h"
@@ -19,7 +22,7 @@ namespace superneurons {
 namespace {
 
 struct Options {
-  bool everything = false;  // any layer, not only convolution and FC
+  std::span<const std::string_view> kinds;  // whose outputs move; empty: of any layer
   bool need_all = false;
   Bytes least{};
   std::vector<Timing> timings;  // the gentlest first, the one of least memory last
@@ -38,17 +41,37 @@ Result<Lookahead> parse_lookahead(const std::string& text) {
   return bad_option("offload", "lookahead", text, "auto, a number of ops, or 3layers");
 }
 
-bool from_heavy_layer(const PolicyContext& context, const Idle& idle) {
+/// Checkpoints of the paper, cheapest to name first: convolution, FC, fork, join, concat.
+constexpr std::array<std::string_view, 5> kCheckpoints = {"Conv2dForward", "LinearForward", "Copy",
+                                                          "AddForward", "ConcatForward"};
+
+bool among(std::span<const std::string_view> kinds, std::string_view kind) {
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+/// The kinds of op that `layers=` names.
+std::span<const std::string_view> kinds_of(const Trace& trace, std::string_view layers) {
+  const std::span<const std::string_view> checkpoints = kCheckpoints;
+  if (layers == "conv") return checkpoints.first(1);
+  if (layers == "checkpoints") return checkpoints;
+  const auto heavy = checkpoints.first(2);
+  if (layers == "conv_linear") return heavy;
+  const bool has_heavy = std::any_of(trace.ops.begin(), trace.ops.end(),
+                                     [&](const Op& op) { return among(heavy, op.kind); });
+  return layers == "auto" && has_heavy ? heavy : checkpoints.first(0);
+}
+
+/// Whether an op of these kinds made it; others may have changed it in place since.
+bool made_by(const PolicyContext& context, const Idle& idle,
+             std::span<const std::string_view> kinds) {
   const std::vector<OpId>& makers = context.flow[idle.tensor].makers;
-  return std::any_of(makers.begin(), makers.begin() + idle.version, [&](OpId op) {
-    const std::string& kind = context.trace[op].kind;
-    return kind == "Conv2dForward" || kind == "LinearForward";
-  });
+  return std::any_of(makers.begin(), makers.begin() + idle.version,
+                     [&](OpId op) { return among(kinds, context.trace[op].kind); });
 }
 
 Result<Options> parse(const PolicyContext& context) {
   const Result<std::string> layers =
-      one_of(context, "offload", "layers", {"auto", "conv_linear", "all"});
+      one_of(context, "offload", "layers", {"auto", "conv", "conv_linear", "checkpoints", "all"});
   const Result<std::string> need = one_of(context, "offload", "need", {"budget", "all"});
   const Result<std::string> free = one_of(context, "offload", "free", {"auto", "late", "early"});
   const Result<Bytes> least = bytes_of(context, "offload", "min");
@@ -57,11 +80,7 @@ Result<Options> parse(const PolicyContext& context) {
                              free ? nullptr : &free.error(), least ? nullptr : &least.error(),
                              lookahead ? nullptr : &lookahead.error()})
     if (error != nullptr) return *error;
-  Options options{*layers == "all", *need == "all", *least, {}};
-  if (*layers == "auto")
-    options.everything = std::none_of(
-        context.trace.ops.begin(), context.trace.ops.end(),
-        [](const Op& op) { return op.kind == "Conv2dForward" || op.kind == "LinearForward"; });
+  Options options{kinds_of(context.trace, *layers), *need == "all", *least, {}};
   for (const std::uint32_t window : {kNoWindow, 8U, 4U, 2U, 1U, 0U}) {
     const Timing timing{*free == "late"    ? kNoWindow
                         : *free == "early" ? 0
@@ -114,7 +133,7 @@ Result<Plan> offload(const PolicyContext& context, const Plan& incoming) {
   if (!options->need_all && fits(context, incoming)) return incoming;
   const auto wanted = [&](const Idle& idle) {
     return context.trace[idle.tensor].bytes >= options->least &&
-           (options->everything || from_heavy_layer(context, idle));
+           (options->kinds.empty() || made_by(context, idle, options->kinds));
   };
   const Mover mover(context, incoming, wanted);
   const Timing& utmost = options->timings.back();

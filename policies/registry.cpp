@@ -21,7 +21,9 @@ std::span<const PolicyEntry> policies() {
           "offload",
           "outputs of convolution and FC layers wait on the host between forward and backward",
           {Fact::accesses, Fact::phases},
-          {{"layers", "auto", "conv_linear; all: any activation; auto: conv_linear if there are"},
+          {{"layers", "auto",
+            "conv; conv_linear; checkpoints: and forks, joins, concatenations; all: any "
+            "activation; auto: conv_linear if there are"},
            {"need", "budget", "budget: as few as it takes to fit; all"},
            {"lookahead", "auto",
             "prefetch ahead of the need by N ops or by Nlayers; auto: by the time of the copy"},
