@@ -3,33 +3,23 @@
 
 #include <memory>
 
+#include "cli/network_options.h"
 #include "cli/session.h"
 #include "ir/trace_io.h"
-#include "networks/network.h"
 
 namespace superneurons {
 namespace {
 
 struct BuildOptions {
-  std::string network;
+  NetworkOptions network;
   std::string output;
   std::string device = "h200";
-  std::int64_t batch = 0;
-  bool tf32 = false;
-  bool paper = false;
 };
 
 Status build(const BuildOptions& options, const Session& session) {
-  const auto network = find_network(options.network);
-  if (!network) return network.error();
   const auto profile = find_profile(options.device);
   if (!profile) return profile.error();
-  std::int64_t batch = options.batch;
-  for (const NetworkEntry& entry : networks())
-    if (batch == 0 && entry.name == options.network) batch = entry.default_batch;
-  auto trace = lower(*network, {.batch = batch == 0 ? 16 : batch,
-                                .lowering = options.paper ? Lowering::paper : Lowering::native,
-                                .tf32 = options.tf32});
+  auto trace = lower_network(options.network);
   if (!trace) return trace.error();
   estimate_durations(*trace, *profile);
   trace->origin = fmt::format("{} ({}, {})", session.made_by, trace->origin, session.today);
@@ -48,14 +38,10 @@ void add_build_command(CLI::App& app, Session& session) {
       add_command(app, session, "build", "make a trace from the cost model, without a run",
                   "resnet50 --batch 64 -o resnet50.jsonl.gz",
                   [options, &session] { return build(*options, session); });
-  command->add_option("network", options->network, "see `superneurons networks`")->required();
+  add_network_option(*command, options->network)->required();
   add_output_option(*command, "-o,--output", options->output, "trace to write")->required();
-  command
-      ->add_option("--batch", options->batch, "images per training step (default: the network's)")
-      ->check(CLI::PositiveNumber);
+  add_lowering_options(*command, options->network);
   command->add_option("--device", options->device, "device profile")->capture_default_str();
-  command->add_flag("--tf32", options->tf32, "let convolutions and matrix products use TF32");
-  command->add_flag("--paper", options->paper, "lower as the SuperNeurons runtime did");
 }
 
 }  // namespace superneurons

@@ -4,11 +4,11 @@
 
 #include <memory>
 
+#include "cli/network_options.h"
 #include "cli/session.h"
 #include "cli/trace_program.h"
 #include "ir/files.h"
 #include "ir/trace_io.h"
-#include "networks/network.h"
 #include "tracer/calibrate.h"
 #include "tracer/record.h"
 
@@ -16,33 +16,22 @@ namespace superneurons {
 namespace {
 
 struct TraceOptions {
-  std::string network;
+  NetworkOptions network;
   std::string output;
   std::string on;
-  std::int64_t batch = 0;
-  bool tf32 = false;
   int steps = 7;
   int warmup = 3;
   bool no_choices = false;
   std::uint64_t seed = 1;
 };
 
-std::int64_t batch_of(const TraceOptions& options) {
-  if (options.batch != 0) return options.batch;
-  for (const NetworkEntry& entry : networks())
-    if (entry.name == options.network) return entry.default_batch;
-  return 16;
-}
-
 Status trace(const TraceOptions& options, Session& session) {
-  if (options.network.empty() == session.program.empty())
+  if (options.network.name.empty() == session.program.empty())
     return Error{ErrorCode::bad_usage,
                  "trace takes a network, or a command after -- "
                  "(superneurons trace --help tells more)"};
   if (!session.program.empty()) return trace_program(session.program, options.output, session);
-  const auto network = find_network(options.network);
-  if (!network) return network.error();
-  auto lowered = lower(*network, {.batch = batch_of(options), .tf32 = options.tf32});
+  auto lowered = lower_network(options.network);
   if (!lowered) return lowered.error();
   const auto on_cuda = wants_cuda(options.on);
   if (!on_cuda) return on_cuda.error();
@@ -82,13 +71,10 @@ void add_trace_command(CLI::App& app, Session& session) {
       "small_cnn --on host -o small_cnn.jsonl.gz\n"
       "         superneurons trace -o program.jsonl.gz -- python3 train.py",
       [options, &session] { return trace(*options, session); });
-  command->add_option("network", options->network, "see `superneurons networks`");
+  add_network_option(*command, options->network);
   add_output_option(*command, "-o,--output", options->output, "trace to write")->required();
-  command
-      ->add_option("--batch", options->batch, "images per training step (default: the network's)")
-      ->check(CLI::PositiveNumber);
+  add_lowering_options(*command, options->network);
   command->add_option("--on", options->on, "host or cuda (default: cuda where there is a GPU)");
-  command->add_flag("--tf32", options->tf32, "let convolutions and matrix products use TF32");
   command
       ->add_option("--steps", options->steps, "traced training steps, of which the median counts")
       ->check(CLI::Range(1, 1000))

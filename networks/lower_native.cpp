@@ -41,8 +41,10 @@ class NativeLowering {
     tensors_[0].y = builder_.data();
     const auto layers = static_cast<std::uint32_t>(net_.layers.size());
     for (std::uint32_t i = 1; i < layers; ++i) forward({i});
-    for (std::uint32_t i = layers; i-- > 1;)
+    for (std::uint32_t i = layers; i-- > 1;) {
       if (trains_[i]) backward({i});
+      builder_.layer_done();
+    }
   }
 
  private:

@@ -30,7 +30,10 @@ class PaperLowering {
   void lower() {
     for (const std::uint32_t i : route(readers_, 0)) forward({i});
     const Edges back = inputs(net_);
-    for (const std::uint32_t i : route(back, loss())) backward({i});
+    for (const std::uint32_t i : route(back, loss())) {
+      backward({i});
+      builder_.layer_done();
+    }
   }
 
  private:

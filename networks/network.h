@@ -94,9 +94,17 @@ LayerId softmax_cross_entropy(Network& net, LayerId in, std::string name = "");
 /// convolution backward; reference: SuperNeurons PPoPP 2018 and its release).
 enum class Lowering : std::uint8_t { native, paper };
 
+/// When each parameter is updated. end: all after backward. arrive: as soon as its gradient is
+/// complete and no op needs its old value, in backward, so that no two gradients need to live at
+/// once and the state of the optimizer is idle for the rest of the training step. The arithmetic is
+/// the same.
+enum class Updates : std::uint8_t { end, arrive };
+inline constexpr std::array<std::string_view, 2> kUpdatesNames = {"end", "arrive"};
+
 struct LoweringOptions {
   std::int64_t batch = 1;
   Lowering lowering = Lowering::native;
+  Updates updates = Updates::end;
   bool tf32 = false;
   double rate = 0.01, momentum = 0.9, weight_decay = 1e-4;
 };

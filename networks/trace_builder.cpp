@@ -89,8 +89,9 @@ void free_after_last_use(Trace& trace, TensorId loss) {
 TraceBuilder::TraceBuilder(const Network& net, const LoweringOptions& options)
     : net_(net), options_(options) {
   trace_.network = net.name;
-  trace_.name = fmt::format("{}-b{}{}", net.name, options.batch,
-                            options.lowering == Lowering::paper ? "-paper" : "");
+  trace_.name = fmt::format("{}-b{}{}{}", net.name, options.batch,
+                            options.lowering == Lowering::paper ? "-paper" : "",
+                            options.updates == Updates::arrive ? "-arrive" : "");
   trace_.lowering = options.lowering == Lowering::native ? "native" : "paper";
   trace_.origin = fmt::format("{} lowering of the layer graph", trace_.lowering);
   trace_.batch = options.batch;
@@ -296,9 +297,18 @@ void TraceBuilder::add_update(TensorId parameter, TensorId gradient) {
   add_op(std::move(op), {parameter, gradient, momentum}, {parameter, momentum});
 }
 
-Result<Trace> TraceBuilder::finish() {
+void TraceBuilder::add_updates() {
   std::sort(gradients_.begin(), gradients_.end());
   for (const auto& [parameter, gradient] : gradients_) add_update(parameter, gradient);
+  gradients_.clear();
+}
+
+void TraceBuilder::layer_done() {
+  if (options_.updates == Updates::arrive) add_updates();
+}
+
+Result<Trace> TraceBuilder::finish() {
+  add_updates();
   if (access_bytes_ >= 0x1p61)
     return Error{.message = fmt::format("network {} at batch {} accesses 2^61 bytes or more",
                                         net_.name, options_.batch)};

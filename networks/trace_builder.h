@@ -44,6 +44,9 @@ class TraceBuilder {
   void parameter_backward(LayerId id, const std::string& kind_suffix, const std::string& suffix,
                           std::vector<TensorId> reads, std::vector<TensorId> writes);
 
+  /// All backward ops of a layer are there: its parameters may be updated.
+  void layer_done();
+
   void accumulate(std::string name, std::string layer, TensorId sum, TensorId x);
   /// y = x1 + x2 in the backward phase.
   void sum(std::string name, std::string layer, TensorId x1, TensorId x2, TensorId y);
@@ -63,6 +66,7 @@ class TraceBuilder {
                          const char* init, double scale);
   void add_op(Op op, const std::vector<TensorId>& reads, const std::vector<TensorId>& writes);
   void add_update(TensorId parameter, TensorId gradient);
+  void add_updates();
   void begin_loss(const Layer& layer, LayerTensors& tensors);
   Attributes attributes(const Layer& layer) const;
   double forward_flops(const Layer& layer) const;
@@ -71,7 +75,7 @@ class TraceBuilder {
   const Network& net_;
   const LoweringOptions& options_;
   Trace trace_;
-  std::vector<std::pair<TensorId, TensorId>> gradients_;  // parameter, its gradient
+  std::vector<std::pair<TensorId, TensorId>> gradients_;  // not yet updated: parameter, gradient
   TensorId loss_{};
   double access_bytes_ = 0;
 };

@@ -1,0 +1,44 @@
+#include "cli/network_options.h"
+
+namespace superneurons {
+
+CLI::Option* add_network_option(CLI::App& command, NetworkOptions& options) {
+  return command.add_option("network", options.name, "see `superneurons networks`");
+}
+
+void add_lowering_options(CLI::App& command, NetworkOptions& options) {
+  command.add_option("--batch", options.batch, "images per training step (default: the network's)")
+      ->check(CLI::PositiveNumber);
+  command.add_flag("--tf32", options.tf32, "let convolutions and matrix products use TF32");
+  command.add_flag("--paper", options.paper, "lower as the SuperNeurons runtime did");
+  command
+      .add_option("--update", options.updates,
+                  "when parameters are updated: end (after backward), or arrive (as soon as the "
+                  "gradient is there, which then goes)")
+      ->check(CLI::IsMember({"end", "arrive"}))
+      ->capture_default_str();
+  command.add_option("--rate", options.rate, "learning rate")->capture_default_str();
+}
+
+std::int64_t batch_of(const NetworkOptions& options) {
+  if (options.batch != 0) return options.batch;
+  for (const NetworkEntry& entry : networks())
+    if (entry.name == options.name) return entry.default_batch;
+  return 16;
+}
+
+LoweringOptions lowering_of(const NetworkOptions& options) {
+  return {.batch = batch_of(options),
+          .lowering = options.paper ? Lowering::paper : Lowering::native,
+          .updates = options.updates == "arrive" ? Updates::arrive : Updates::end,
+          .tf32 = options.tf32,
+          .rate = options.rate};
+}
+
+Result<Trace> lower_network(const NetworkOptions& options) {
+  const Result<Network> network = find_network(options.name);
+  if (!network) return network.error();
+  return lower(*network, lowering_of(options));
+}
+
+}  // namespace superneurons
