@@ -295,7 +295,7 @@ Status compare_trace(const Options& options, const Session& session, Comparison&
   const bool measured = trace.capability(Fact::durations) == Capability::exact;
   session.console.print(fmt::format(
       "{}: {} ops, batch {}, times {} {}\n\n", trace.name, trace.ops.size(), trace.batch,
-      measured ? "measured on" : "estimated:", trace.device.empty() ? trace.origin : trace.device));
+      measured ? "measured on" : "estimated:", measured ? trace.device : trace.origin));
   if (Status status = find_floors(subject, options, session); !status) return status;
   add_bounds(subject, options, session, all);
   for (const std::string& budget : options.budgets)

@@ -74,6 +74,14 @@ Result<DeviceProfile> find_profile(const std::string& name) {
                              near.empty() ? "" : "did you mean '" + near + "'? ")};
 }
 
+Result<DeviceProfile> profile_measured_on(const std::string& device) {
+  for (const auto& [name, file] : profile_files()) {
+    Result<DeviceProfile> profile = read_profile(file);
+    if (profile && !device.empty() && profile->device == device) return profile;
+  }
+  return find_profile("h200");
+}
+
 namespace {
 
 Error bad_scale(const std::string& text) {
@@ -110,11 +118,7 @@ Result<Bytes> scaled_size(const Target& target, const std::string& text) {
 
 Result<DeviceProfile> profile_of(const Target& target, const Trace& trace) {
   if (!target.profile.empty()) return find_profile(target.profile);
-  for (const auto& [name, file] : profile_files()) {
-    Result<DeviceProfile> profile = read_profile(file);
-    if (profile && !trace.device.empty() && profile->device == trace.device) return profile;
-  }
-  return find_profile("h200");
+  return profile_measured_on(trace.device);
 }
 
 Result<double> parse_percent(const std::string& text) {

@@ -72,6 +72,8 @@ Result<Loaded> load(const Target& target, const Session& session);
 
 /// A profile by file or by name (traces/profiles/NAME.json, also where they were installed).
 Result<DeviceProfile> find_profile(const std::string& name);
+/// The profile of that device, as traces name it; h200 where none is found.
+Result<DeviceProfile> profile_measured_on(const std::string& device);
 /// Names and files of all profiles found.
 std::vector<std::pair<std::string, std::string>> profile_files();
 
