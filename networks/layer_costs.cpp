@@ -24,7 +24,12 @@ Attributes image(const Shape& in, std::int64_t batch) {
 
 void add_window(Attributes& attributes, const Layer& layer) {
   attributes["stride"] = real(layer.stride);
-  attributes["pad"] = real(layer.pad);
+  if (layer.pad.square()) {
+    attributes["pad"] = real(layer.pad.height);
+  } else {
+    attributes["pad_h"] = real(layer.pad.height);
+    attributes["pad_w"] = real(layer.pad.width);
+  }
   attributes["oh"] = real(layer.shape.height);
   attributes["ow"] = real(layer.shape.width);
 }
@@ -46,12 +51,13 @@ Attributes layer_attributes(const Network& net, const Layer& layer, std::int64_t
   switch (layer.kind) {
     case LayerKind::convolution:
       attributes["k"] = real(layer.shape.channels);
-      attributes["r"] = attributes["s"] = real(layer.kernel);
+      attributes["r"] = real(layer.kernel.height);
+      attributes["s"] = real(layer.kernel.width);
       add_window(attributes, layer);
       return attributes;
     case LayerKind::max_pool:
     case LayerKind::average_pool:
-      attributes["window"] = real(layer.kernel);
+      attributes["window"] = real(layer.kernel.height);
       add_window(attributes, layer);
       return attributes;
     case LayerKind::linear:
@@ -89,12 +95,12 @@ double layer_flops(const Network& net, const Layer& layer, std::int64_t batch) {
   const double out = elements(layer.shape, batch);
   switch (layer.kind) {
     case LayerKind::convolution:
-      return 2 * out * real(in.channels) * real(layer.kernel) * real(layer.kernel);
+      return 2 * out * real(in.channels) * real(layer.kernel.height) * real(layer.kernel.width);
     case LayerKind::linear:
       return 2 * out * real(in.count());
     case LayerKind::max_pool:
     case LayerKind::average_pool:
-      return out * real(layer.kernel) * real(layer.kernel);
+      return out * real(layer.kernel.height) * real(layer.kernel.width);
     case LayerKind::lrn:
       return out * (2 * kLrnSize + 13);
     case LayerKind::batch_norm:

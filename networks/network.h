@@ -43,12 +43,25 @@ struct Shape {
   std::int64_t count() const { return channels * height * width; }
 };
 
+/// Of a window or of its padding. One number stands for both: `.kernel = 3`, `.kernel = {1, 7}`.
+struct Extent {
+  std::int64_t height = 0, width = 0;
+
+  constexpr Extent() = default;
+  constexpr Extent(std::int64_t both) : height(both), width(both) {}  // NOLINT: meant to convert
+  constexpr Extent(std::int64_t of_height, std::int64_t of_width)
+      : height(of_height), width(of_width) {}
+  constexpr bool square() const { return height == width; }
+};
+
 struct Layer {
   LayerKind kind = LayerKind::data;
   std::string name;  // unique, "conv1", "stage2/block3/conv1"
   std::vector<LayerId> inputs;
-  Shape shape;  // of its output
-  std::int64_t kernel = 0, stride = 1, pad = 0;
+  Shape shape;    // of its output
+  Extent kernel;  // of pooling: square
+  std::int64_t stride = 1;
+  Extent pad;         // on either side; of pooling: square
   bool bias = false;  // convolution, linear
   double rate = 0;    // dropout
 };
@@ -63,7 +76,10 @@ struct Network {
 };
 
 struct ConvolutionOptions {
-  std::int64_t channels, kernel, stride = 1, pad = 0;
+  std::int64_t channels;
+  Extent kernel;
+  std::int64_t stride = 1;
+  Extent pad = {};
   bool bias = true;
 };
 struct PoolOptions {

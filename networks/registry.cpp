@@ -35,6 +35,8 @@ constexpr NetworkEntry kNetworks[] = {
      16, named_resnet<1922, 6, 32, 596, 6>},
     {"resnet2500", "SuperNeurons' ResNet of bottlenecks 6,32,788,6 (depth 2498), 227x227", 16,
      named_resnet<2500, 6, 32, 788, 6>},
+    {"inception_v4", "Inception v4 with batch norm, 299x299", 32, inception_v4},
+    {"densenet121", "DenseNet-121 (dense blocks of 6,12,24,16), 224x224", 32, densenet121},
     {"small_cnn", "every kind of layer once, 32x32, for CPUs", 4, small_cnn},
 };
 

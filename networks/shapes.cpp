@@ -28,17 +28,25 @@ std::optional<std::int64_t> float_bytes(std::initializer_list<std::int64_t> fact
   return bytes;
 }
 
-std::int64_t slide(std::int64_t size, const Layer& layer) {
-  const std::int64_t room = size + 2 * layer.pad - layer.kernel;
-  return room < 0 ? 0 : room / layer.stride + 1;
+std::int64_t slide(std::int64_t size, std::int64_t kernel, std::int64_t stride, std::int64_t pad) {
+  const std::int64_t room = size + 2 * pad - kernel;
+  return room < 0 ? 0 : room / stride + 1;
 }
 
+bool valid_pad(std::int64_t pad) { return pad >= 0 && pad <= kLargestDimension; }
+
 std::optional<Shape> window_shape(const Shape& in, const Layer& layer, std::int64_t channels) {
-  if (!dimension(layer.kernel) || !dimension(layer.stride)) return std::nullopt;
-  if (layer.pad < 0 || layer.pad > kLargestDimension) return std::nullopt;
-  const bool pool = layer.kind != LayerKind::convolution;
-  if (pool && 2 * layer.pad > layer.kernel) return std::nullopt;  // a window of padding alone
-  return Shape{channels, slide(in.height, layer), slide(in.width, layer)};
+  const Extent& kernel = layer.kernel;
+  const Extent& pad = layer.pad;
+  if (!dimension(kernel.height) || !dimension(kernel.width) || !dimension(layer.stride))
+    return std::nullopt;
+  if (!valid_pad(pad.height) || !valid_pad(pad.width)) return std::nullopt;
+  if (layer.kind != LayerKind::convolution) {
+    if (!kernel.square() || !pad.square()) return std::nullopt;
+    if (2 * pad.height > kernel.height) return std::nullopt;  // a window of padding alone
+  }
+  return Shape{channels, slide(in.height, kernel.height, layer.stride, pad.height),
+               slide(in.width, kernel.width, layer.stride, pad.width)};
 }
 
 std::optional<Shape> concat_shape(const Network& net, const Layer& layer) {
@@ -103,7 +111,8 @@ bool small_enough(const Network& net, const Layer& layer, std::int64_t batch) {
   if (layer.inputs.empty()) return true;
   const Shape& in = net[layer.inputs[0]].shape;
   if (layer.kind == LayerKind::convolution)
-    return float_bytes({out.channels, in.channels, layer.kernel, layer.kernel}).has_value();
+    return float_bytes({out.channels, in.channels, layer.kernel.height, layer.kernel.width})
+        .has_value();
   if (layer.kind == LayerKind::linear)
     return float_bytes({out.channels, in.channels, in.height, in.width}).has_value();
   return true;

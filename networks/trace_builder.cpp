@@ -166,7 +166,8 @@ LayerTensors TraceBuilder::begin_layer(LayerId id, std::vector<TensorId> x, Tens
   tensors.x = std::move(x);
   tensors.y = y;
   if (is_gemm(layer.kind)) {
-    std::vector<std::int64_t> shape = {channels, in.channels, layer.kernel, layer.kernel};
+    std::vector<std::int64_t> shape = {channels, in.channels, layer.kernel.height,
+                                       layer.kernel.width};
     if (layer.kind == LayerKind::linear) shape = {channels, in.count()};
     double fan_in = 1;
     for (std::size_t i = 1; i < shape.size(); ++i) fan_in *= static_cast<double>(shape[i]);

@@ -27,6 +27,10 @@ double Attributes::real(const std::string& name) {
   return found->second;
 }
 
+std::int64_t Attributes::padding(const std::string& name) {
+  return whole(op_.attributes.contains(name) ? name : "pad", 0);
+}
+
 void Attributes::require(bool holds, std::string_view why) {
   if (!holds && fault_.empty()) fault_ = why;
 }

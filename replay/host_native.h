@@ -21,6 +21,8 @@ class Attributes {
   /// A whole number in [least, 2^31); `least` if it is not.
   std::int64_t whole(const std::string& name, std::int64_t least = 1);
   double real(const std::string& name);
+  /// Padding of the height ("pad_h") or width ("pad_w"): from that attribute or from "pad".
+  std::int64_t padding(const std::string& name);
   const std::string& fault() const { return fault_; }
   /// `why` becomes the fault unless `holds` or there is one already.
   void require(bool holds, std::string_view why);
@@ -52,6 +54,9 @@ struct HostCall {
   float* out(std::size_t i) const { return reinterpret_cast<float*>(call.writes[i]); }
   std::int64_t whole(const char* name) const {
     return static_cast<std::int64_t>(op.attributes.find(name)->second);
+  }
+  std::int64_t padding(const char* name) const {
+    return whole(op.attributes.contains(name) ? name : "pad");
   }
   float real(const char* name) const {
     return static_cast<float>(op.attributes.find(name)->second);

@@ -14,7 +14,7 @@ using Map = Eigen::Map<Matrix>;
 using ConstMap = Eigen::Map<const Matrix>;
 
 struct Geometry {
-  std::int64_t n, c, h, w, k, r, s, stride, pad, oh, ow;
+  std::int64_t n, c, h, w, k, r, s, stride, pad_h, pad_w, oh, ow;
 
   std::int64_t image() const { return c * h * w; }
   std::int64_t output() const { return k * oh * ow; }
@@ -24,9 +24,9 @@ struct Geometry {
 };
 
 Geometry geometry(const HostCall& call) {
-  return {call.whole("n"),   call.whole("c"),  call.whole("h"), call.whole("w"),
-          call.whole("k"),   call.whole("r"),  call.whole("s"), call.whole("stride"),
-          call.whole("pad"), call.whole("oh"), call.whole("ow")};
+  return {call.whole("n"),       call.whole("c"),       call.whole("h"),  call.whole("w"),
+          call.whole("k"),       call.whole("r"),       call.whole("s"),  call.whole("stride"),
+          call.padding("pad_h"), call.padding("pad_w"), call.whole("oh"), call.whole("ow")};
 }
 
 struct Sizes {
@@ -34,12 +34,12 @@ struct Sizes {
 };
 
 Sizes sizes(Attributes& a) {
-  const Geometry g{a.whole("n"),      a.whole("c"),  a.whole("h"), a.whole("w"),
-                   a.whole("k"),      a.whole("r"),  a.whole("s"), a.whole("stride"),
-                   a.whole("pad", 0), a.whole("oh"), a.whole("ow")};
-  a.require(g.h + 2 * g.pad >= g.r && (g.h + 2 * g.pad - g.r) / g.stride + 1 == g.oh,
+  const Geometry g{a.whole("n"),       a.whole("c"),       a.whole("h"),  a.whole("w"),
+                   a.whole("k"),       a.whole("r"),       a.whole("s"),  a.whole("stride"),
+                   a.padding("pad_h"), a.padding("pad_w"), a.whole("oh"), a.whole("ow")};
+  a.require(g.h + 2 * g.pad_h >= g.r && (g.h + 2 * g.pad_h - g.r) / g.stride + 1 == g.oh,
             "attribute oh does not follow from h, r, stride and pad");
-  a.require(g.w + 2 * g.pad >= g.s && (g.w + 2 * g.pad - g.s) / g.stride + 1 == g.ow,
+  a.require(g.w + 2 * g.pad_w >= g.s && (g.w + 2 * g.pad_w - g.s) / g.stride + 1 == g.ow,
             "attribute ow does not follow from w, s, stride and pad");
   return {product({4, g.n, g.c, g.h, g.w}), product({4, g.k, g.c, g.r, g.s}),
           product({4, g.n, g.k, g.oh, g.ow}), product({4, g.k}),
@@ -79,9 +79,9 @@ void for_each_patch(const Geometry& g, Visit visit) {
     for (std::int64_t r = 0; r < g.r; ++r)
       for (std::int64_t s = 0; s < g.s; ++s, ++row)
         for (std::int64_t oh = 0, place = 0; oh < g.oh; ++oh) {
-          const std::int64_t h = oh * g.stride + r - g.pad;
+          const std::int64_t h = oh * g.stride + r - g.pad_h;
           for (std::int64_t ow = 0; ow < g.ow; ++ow, ++place) {
-            const std::int64_t w = ow * g.stride + s - g.pad;
+            const std::int64_t w = ow * g.stride + s - g.pad_w;
             const bool inside = h >= 0 && h < g.h && w >= 0 && w < g.w;
             visit(row, place, inside ? (c * g.h + h) * g.w + w : -1);
           }

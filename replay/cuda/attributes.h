@@ -14,7 +14,7 @@ namespace superneurons {
 
 inline constexpr std::int64_t kTooMany = std::int64_t{1} << 40;
 /// Product of positive factors, at most kTooMany, which stands for "no tensor is that large".
-inline std::int64_t product(std::initializer_list<std::int64_t> factors) {
+inline std::int64_t capped_product(std::initializer_list<std::int64_t> factors) {
   std::int64_t result = 1;
   for (std::int64_t factor : factors) {
     if (factor > kTooMany / result) return kTooMany;
@@ -25,9 +25,9 @@ inline std::int64_t product(std::initializer_list<std::int64_t> factors) {
 
 /// Remembers the first attribute that is missing or unfit, so that a kernel reads all it needs and
 /// asks once.
-class Attributes {
+class OpAttributes {
  public:
-  explicit Attributes(const Op& op) : op_(op) {}
+  explicit OpAttributes(const Op& op) : op_(op) {}
 
   /// A whole number of at least `least` that fits an int.
   int count(const char* name, int least = 1) {
@@ -37,6 +37,8 @@ class Attributes {
     fail(name, "is no fitting count");
     return least;
   }
+  /// Padding of the height ("pad_h") or width ("pad_w"): from that attribute or from "pad".
+  int padding(const char* name) { return count(op_.attributes.contains(name) ? name : "pad", 0); }
   std::int64_t large(const char* name) {
     const double value = number(name);
     if (value >= 1 && value < static_cast<double>(kTooMany) && std::floor(value) == value)

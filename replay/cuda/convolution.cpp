@@ -57,7 +57,7 @@ Result<ConvolutionOwner> make_math(const ConvolutionShape& shape, bool tf32) {
   cudnnConvolutionDescriptor_t made = nullptr;
   SUPERNEURONS_TRY(cudnnCreateConvolutionDescriptor(&made));
   ConvolutionOwner owner(made);
-  SUPERNEURONS_TRY(cudnnSetConvolution2dDescriptor(made, shape.pad, shape.pad, shape.stride,
+  SUPERNEURONS_TRY(cudnnSetConvolution2dDescriptor(made, shape.pad_h, shape.pad_w, shape.stride,
                                                    shape.stride, 1, 1, CUDNN_CROSS_CORRELATION,
                                                    CUDNN_DATA_FLOAT));
   SUPERNEURONS_TRY(cudnnSetConvolutionMathType(made, tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
@@ -91,14 +91,15 @@ const ConvolutionAlgorithm* find_algorithm(Direction direction, int number) {
 }
 
 Result<ConvolutionShape> convolution_shape(const Op& op) {
-  Attributes get(op);
-  ConvolutionShape shape{get.count("n"),      get.count("c"),  get.count("h"), get.count("w"),
-                         get.count("k"),      get.count("r"),  get.count("s"), get.count("stride"),
-                         get.count("pad", 0), get.count("oh"), get.count("ow")};
+  OpAttributes get(op);
+  ConvolutionShape shape{get.count("n"),       get.count("c"),      get.count("h"),
+                         get.count("w"),       get.count("k"),      get.count("r"),
+                         get.count("s"),       get.count("stride"), get.padding("pad_h"),
+                         get.padding("pad_w"), get.count("oh"),     get.count("ow")};
   if (get.fault()) return *get.fault();
-  if (product({shape.n, shape.c, shape.h, shape.w}) == kTooMany ||
-      product({shape.k, shape.c, shape.r, shape.s}) == kTooMany ||
-      product({shape.n, shape.k, shape.oh, shape.ow}) == kTooMany) {
+  if (capped_product({shape.n, shape.c, shape.h, shape.w}) == kTooMany ||
+      capped_product({shape.k, shape.c, shape.r, shape.s}) == kTooMany ||
+      capped_product({shape.n, shape.k, shape.oh, shape.ow}) == kTooMany) {
     return Error{.code = ErrorCode::bad_input, .message = "a tensor of more than 2^40 elements"};
   }
   return shape;

@@ -12,7 +12,8 @@ namespace superneurons {
 enum class Direction : std::uint8_t { forward, data, filter };
 
 struct ConvolutionShape {
-  int n = 0, c = 0, h = 0, w = 0, k = 0, r = 0, s = 0, stride = 0, pad = 0, oh = 0, ow = 0;
+  int n = 0, c = 0, h = 0, w = 0, k = 0, r = 0, s = 0, stride = 0;
+  int pad_h = 0, pad_w = 0, oh = 0, ow = 0;
   auto operator<=>(const ConvolutionShape&) const = default;
 
   // elements
@@ -20,7 +21,8 @@ struct ConvolutionShape {
   std::int64_t weight() const { return std::int64_t{k} * c * r * s; }
   std::int64_t y() const { return std::int64_t{n} * k * oh * ow; }
 };
-/// From attributes n c h w k r s stride pad oh ow; Error naming a missing or unfit one.
+/// From attributes n c h w k r s stride pad (or pad_h pad_w) oh ow; Error naming a missing or unfit
+/// one.
 Result<ConvolutionShape> convolution_shape(const Op& op);
 
 }  // namespace superneurons

@@ -9,7 +9,7 @@ namespace superneurons {
 namespace {
 
 Result<std::int64_t> count_of(const Op& op) {
-  Attributes get(op);
+  OpAttributes get(op);
   const std::int64_t count = get.large("count");
   if (get.fault()) return *get.fault();
   return count;
@@ -61,15 +61,15 @@ struct Concat {
   std::vector<Expected> parts;
 };
 Result<Concat> concat_of(const Op& op) {
-  Attributes get(op);
+  OpAttributes get(op);
   Concat concat;
   concat.n = get.count("n");
   const std::int64_t hw = get.count("hw");
   const int inputs = get.count("inputs");
   for (int i = 0; i < inputs && !get.fault(); ++i) {
-    const std::int64_t width = product({get.count(fmt::format("c{}", i).c_str()), hw});
+    const std::int64_t width = capped_product({get.count(fmt::format("c{}", i).c_str()), hw});
     concat.widths.push_back(width);
-    concat.parts.push_back({product({concat.n, width})});
+    concat.parts.push_back({capped_product({concat.n, width})});
     concat.row += width;
   }
   if (get.fault()) return *get.fault();
@@ -79,7 +79,8 @@ Result<Concat> concat_of(const Op& op) {
 Result<Runner> make_concat(const Making& making) {
   auto concat = concat_of(making.op());
   if (!concat) return concat.error();
-  if (Status good = expect(making, concat->parts, {{product({concat->n, concat->row})}}); !good)
+  if (Status good = expect(making, concat->parts, {{capped_product({concat->n, concat->row})}});
+      !good)
     return good.error();
   return Runner(
       [&libraries = making.libraries, concat = *concat](const KernelCall& call) -> Status {
@@ -96,7 +97,8 @@ Result<Runner> make_concat(const Making& making) {
 Result<Runner> make_concat_backward(const Making& making) {
   auto concat = concat_of(making.op());
   if (!concat) return concat.error();
-  if (Status good = expect(making, {{product({concat->n, concat->row})}}, concat->parts); !good)
+  if (Status good = expect(making, {{capped_product({concat->n, concat->row})}}, concat->parts);
+      !good)
     return good.error();
   return Runner(
       [&libraries = making.libraries, concat = *concat](const KernelCall& call) -> Status {
@@ -130,7 +132,7 @@ struct Dropout {
   float rate = 0;
 };
 Result<Dropout> dropout_of(const Op& op) {
-  Attributes get(op);
+  OpAttributes get(op);
   const Dropout dropout{get.large("count"), static_cast<float>(get.number("rate"))};
   if (get.fault()) return *get.fault();
   if (dropout.rate >= 0 && dropout.rate < 1) return dropout;
@@ -169,7 +171,7 @@ Result<Runner> make_dropout_backward(const Making& making) {
 }
 
 Result<Runner> make_sgd(const Making& making) {
-  Attributes get(making.op());
+  OpAttributes get(making.op());
   const std::int64_t count = get.large("count");
   const auto rate = static_cast<float>(get.number("rate"));
   const auto momentum = static_cast<float>(get.number("momentum"));

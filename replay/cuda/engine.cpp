@@ -76,8 +76,8 @@ Result<BackendOwner> make_convolution(const ConvolutionShape& s) {
       .numbers(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, {2})
       .numbers(CUDNN_ATTR_CONVOLUTION_DILATIONS, {1, 1})
       .numbers(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {s.stride, s.stride})
-      .numbers(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {s.pad, s.pad})
-      .numbers(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {s.pad, s.pad})
+      .numbers(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {s.pad_h, s.pad_w})
+      .numbers(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {s.pad_h, s.pad_w})
       .finish();
 }
 

@@ -9,12 +9,12 @@ struct Linear {
   int n = 0, in = 0, out = 0;
   std::vector<bool> tf32;  // by choice
 
-  Expected x() const { return {product({n, in})}; }
-  Expected weight() const { return {product({out, in})}; }
-  Expected y() const { return {product({n, out})}; }
+  Expected x() const { return {capped_product({n, in})}; }
+  Expected weight() const { return {capped_product({out, in})}; }
+  Expected y() const { return {capped_product({n, out})}; }
 };
 Result<Linear> linear_of(const Op& op) {
-  Attributes get(op);
+  OpAttributes get(op);
   Linear linear{get.count("n"), get.count("in"), get.count("out"), {}};
   if (get.fault()) return *get.fault();
   for (const Choice& choice : op.choices) {

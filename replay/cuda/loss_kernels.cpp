@@ -10,7 +10,7 @@ struct Loss {
   int classes = 0;
 };
 Result<Loss> loss_of(const Op& op) {
-  Attributes get(op);
+  OpAttributes get(op);
   const Loss loss{get.count("n"), get.count("classes")};
   if (get.fault()) return *get.fault();
   return loss;
@@ -23,7 +23,7 @@ const std::int32_t* labels(const KernelCall& call) {
 Result<Runner> make_forward(const Making& making) {
   const auto loss = loss_of(making.op());
   if (!loss) return loss.error();
-  const Expected table{product({loss->n, loss->classes})};
+  const Expected table{capped_product({loss->n, loss->classes})};
   if (Status good = expect(making, {table, {loss->n}}, {table, {1}}); !good) return good.error();
   return Runner([&libraries = making.libraries, loss = *loss](const KernelCall& call) -> Status {
     SUPERNEURONS_TRY(launch_softmax_loss(input(call, 0), labels(call), output(call, 0),
@@ -35,7 +35,7 @@ Result<Runner> make_forward(const Making& making) {
 Result<Runner> make_backward(const Making& making) {
   const auto loss = loss_of(making.op());
   if (!loss) return loss.error();
-  const Expected table{product({loss->n, loss->classes})};
+  const Expected table{capped_product({loss->n, loss->classes})};
   if (Status good = expect(making, {table, {loss->n}}, {table}); !good) return good.error();
   return Runner([&libraries = making.libraries, loss = *loss](const KernelCall& call) -> Status {
     SUPERNEURONS_TRY(launch_softmax_loss_backward(input(call, 0), labels(call), output(call, 0),

@@ -204,9 +204,9 @@ std::optional<Bytes> pointwise_need(const ConvolutionShape& s, Direction directi
                                     PixelOrder order) {
   const std::int64_t row = std::int64_t{s.n} * s.oh * s.ow;
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
-  const bool fits = s.r == 1 && s.s == 1 && s.pad == 0 && s.oh == (s.h - 1) / s.stride + 1 &&
-                    s.ow == (s.w - 1) / s.stride + 1 && row < kMost &&
-                    std::int64_t{s.h} * s.w < kMost;
+  const bool fits = s.r == 1 && s.s == 1 && s.pad_h == 0 && s.pad_w == 0 &&
+                    s.oh == (s.h - 1) / s.stride + 1 && s.ow == (s.w - 1) / s.stride + 1 &&
+                    row < kMost && std::int64_t{s.h} * s.w < kMost;
   if (!fits) return {};
   return Bytes{pieces_of(s, direction, order).bytes()};
 }

@@ -12,11 +12,11 @@ struct Pool {
 };
 
 Result<Pool> pool_of(const Op& op) {
-  Attributes get(op);
+  OpAttributes get(op);
   Pool pool;
   PoolShape& s = pool.shape;
   const int n = get.count("n"), c = get.count("c");
-  s.planes = product({n, c});
+  s.planes = capped_product({n, c});
   s.h = get.count("h");
   s.w = get.count("w");
   s.window = get.count("window");
@@ -25,13 +25,13 @@ Result<Pool> pool_of(const Op& op) {
   s.oh = get.count("oh");
   s.ow = get.count("ow");
   if (get.fault()) return *get.fault();
-  pool.x = product({n, c, s.h, s.w});
-  pool.y = product({n, c, s.oh, s.ow});
+  pool.x = capped_product({n, c, s.h, s.w});
+  pool.y = capped_product({n, c, s.oh, s.ow});
   const auto starts_inside = [&](std::int64_t last, std::int64_t size) {
     return s.pad < s.window && last * s.stride - s.pad < size;  // no window of padding alone
   };
-  if (pool.x < kTooMany && pool.y < kTooMany && product({s.h, s.w}) < (1 << 30) &&
-      product({s.oh, s.ow}) < (1 << 30) && starts_inside(s.oh - 1, s.h) &&
+  if (pool.x < kTooMany && pool.y < kTooMany && capped_product({s.h, s.w}) < (1 << 30) &&
+      capped_product({s.oh, s.ow}) < (1 << 30) && starts_inside(s.oh - 1, s.h) &&
       starts_inside(s.ow - 1, s.w))
     return pool;
   return Error{.code = ErrorCode::bad_input, .message = "windows that do not fit the image"};
@@ -81,18 +81,18 @@ struct Lrn {
   std::int64_t count = 0;
 };
 Result<Lrn> lrn_of(const Op& op) {
-  Attributes get(op);
+  OpAttributes get(op);
   Lrn lrn;
   const int n = get.count("n"), h = get.count("h"), w = get.count("w");
   lrn.shape.n = n;
   lrn.shape.c = get.count("c");
-  lrn.shape.hw = product({h, w});
+  lrn.shape.hw = capped_product({h, w});
   lrn.shape.size = get.count("size");
   lrn.shape.alpha = static_cast<float>(get.number("alpha"));
   lrn.shape.beta = static_cast<float>(get.number("beta"));
   lrn.shape.k = static_cast<float>(get.number("k"));
   if (get.fault()) return *get.fault();
-  lrn.count = product({n, lrn.shape.c, h, w});
+  lrn.count = capped_product({n, lrn.shape.c, h, w});
   if (lrn.count < kTooMany && lrn_size_supported(lrn.shape.size)) return lrn;
   return Error{.code = ErrorCode::bad_input, .message = "LRN takes an odd size from 3 to 9"};
 }
@@ -126,17 +126,17 @@ struct BatchNorm {
   Expected image, channel;
 };
 Result<BatchNorm> batch_norm_of(const Making& making) {
-  Attributes get(making.op());
+  OpAttributes get(making.op());
   const int n = get.count("n"), c = get.count("c"), h = get.count("h"), w = get.count("w");
   const auto epsilon = static_cast<float>(get.number("epsilon"));
   const auto momentum = static_cast<float>(get.number("momentum"));
   if (get.fault()) return *get.fault();
-  const std::int64_t hw = product({h, w});
-  if (product({n, c, hw}) == kTooMany)
+  const std::int64_t hw = capped_product({h, w});
+  if (capped_product({n, c, hw}) == kTooMany)
     return Error{.code = ErrorCode::bad_input, .message = "an image of 2^40 elements or more"};
-  if (product({n, hw}) < kLeastBatchNormValues)
+  if (capped_product({n, hw}) < kLeastBatchNormValues)
     return Error{.code = ErrorCode::bad_input, .message = "normalises fewer than 4 values"};
-  return BatchNorm{{n, c, hw, epsilon, momentum}, {product({n, c, hw})}, {c}};
+  return BatchNorm{{n, c, hw, epsilon, momentum}, {capped_product({n, c, hw})}, {c}};
 }
 
 /// The kernels keep partial sums where the result will be.

@@ -14,6 +14,7 @@
 #include "replay/kernels.h"
 #include "tests/cuda/cuda_network.h"
 #include "tests/cuda/gpu.h"
+#include "tests/small_networks.h"
 
 namespace superneurons {
 namespace {
@@ -191,6 +192,52 @@ TEST_F(CudaNative, small_cnn_agrees_with_the_host) {
   const auto trace = lower(*net, {.batch = 8});
   ASSERT_TRUE(trace);
   Comparison(*trace).run(1e-4);
+}
+
+/// Rectangular filters, padded average pooling of stride 1, concatenations of up to six; and
+/// concatenations of concatenations.
+TEST_F(CudaNative, blocks_of_inception_and_densenet_agree_with_the_host) {
+  for (const Network& net : {small_inception(8), small_densenet()})
+    for (const Lowering lowering : {Lowering::native, Lowering::paper}) {
+      auto trace = lower(net, {.batch = 4, .lowering = lowering});
+      ASSERT_TRUE(trace) << trace.error().message;
+      const Status enumerated = enumerate_choices(*trace, 64_MiB, false);
+      ASSERT_TRUE(enumerated) << enumerated.error().message;
+      Comparison(*trace).run(1e-4);
+    }
+}
+
+/// Wide and high filters with padding on one side only, of odd images, with and without stride.
+Network rectangles() {
+  Network net = image_network("rectangles", {6, 23, 18}, 10);
+  LayerId x = convolution(net, net.data(), {.channels = 16, .kernel = {1, 7}, .pad = {0, 3}});
+  x = convolution(net, relu(net, x), {.channels = 24, .kernel = {7, 1}, .pad = {3, 0}});
+  x = average_pool(net, relu(net, x), {.kernel = 3, .stride = 1, .pad = 1});
+  const LayerId left =
+      convolution(net, x, {.channels = 16, .kernel = {1, 3}, .pad = {0, 1}, .bias = false});
+  const LayerId right =
+      convolution(net, x, {.channels = 8, .kernel = {3, 1}, .pad = {1, 0}, .bias = false});
+  x = concat(net, {left, right, x, left});
+  x = convolution(net, relu(net, x),
+                  {.channels = 12, .kernel = {3, 5}, .stride = 2, .pad = {2, 1}});
+  x = convolution(net, relu(net, x), {.channels = 12, .kernel = 1, .pad = {0, 1}});
+  softmax_cross_entropy(net, linear(net, relu(net, x), {.features = 10}));
+  return net;
+}
+
+TEST_F(CudaNative, every_algorithm_for_rectangular_filters_agrees_with_the_host) {
+  for (const Lowering lowering : {Lowering::native, Lowering::paper}) {
+    auto trace = lower(rectangles(), {.batch = 4, .lowering = lowering});
+    ASSERT_TRUE(trace) << trace.error().message;
+    const Status enumerated = enumerate_choices(*trace, 256_MiB, true);
+    ASSERT_TRUE(enumerated) << enumerated.error().message;
+    for (const Op& op : trace->ops) {
+      if (!op.attributes.contains("pad_h")) continue;
+      for (const Choice& choice : op.choices)
+        EXPECT_FALSE(choice.algorithm.starts_with("CUBLAS")) << op.name;
+    }
+    Comparison(*trace).run(2e-3);
+  }
 }
 
 TEST_F(CudaNative, every_algorithm_agrees_with_the_host) {

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -167,8 +168,9 @@ TEST(Lowering, ResNetHasTheReleasesForkAndJoinCopies) {
 
 TEST(Lowering, NetworksHaveTheirPublishedParameters) {
   const std::map<std::string, std::int64_t> published = {
-      {"alexnet", 62'378'344},  {"vgg16", 138'357'544},    {"vgg19", 143'667'240},
-      {"resnet50", 25'557'032}, {"resnet101", 44'549'160}, {"resnet152", 60'192'808}};
+      {"alexnet", 62'378'344},      {"vgg16", 138'357'544},    {"vgg19", 143'667'240},
+      {"resnet50", 25'557'032},     {"resnet101", 44'549'160}, {"resnet152", 60'192'808},
+      {"inception_v4", 42'679'816}, {"densenet121", 7'978'856}};
   for (const auto& [name, count] : published)
     for (const Lowering lowering : kBoth)
       EXPECT_EQ(parameters(lowered(found(name), 2, lowering)), count) << name;
@@ -211,6 +213,82 @@ TEST(Lowering, ResNetCountsFollowItsDepth) {
   EXPECT_EQ(native["SgdUpdate"], 53 * 3 + 2);
   std::map<std::string, int> paper = kinds(lowered(found("resnet50"), 8, Lowering::paper));
   EXPECT_EQ(paper["Copy"], 16 + 16);  // a fork and a join per block
+}
+
+/// Layers as SuperNeurons counts them: data and a fork per output with several readers included.
+int basic_layers(const Network& net) {
+  std::vector<int> uses(net.layers.size());
+  for (const Layer& layer : net.layers)
+    for (const LayerId input : layer.inputs) ++uses[input.index];
+  return static_cast<int>(net.layers.size()) +
+         static_cast<int>(std::count_if(uses.begin(), uses.end(), [](int n) { return n > 1; }));
+}
+
+// The paper prints 515 and 567: one more than we count in both.
+TEST(Lowering, NetworksHaveThePapersBasicLayers) {
+  EXPECT_EQ(basic_layers(found("inception_v4")), 515 - 1);
+  EXPECT_EQ(basic_layers(found("resnet152")), 567 - 1);
+}
+
+TEST(Lowering, InceptionV4HasItsPublishedLayers) {
+  const Network net = found("inception_v4");
+  std::map<std::string, int> native = kinds(lowered(net, 2, Lowering::native));
+  EXPECT_EQ(native["Conv2dForward"], 149);
+  EXPECT_EQ(native["Conv2dBackwardData"], 148);
+  EXPECT_EQ(native["Conv2dBackwardBias"], 0);
+  EXPECT_EQ(native["BatchNormForward"], 149);
+  EXPECT_EQ(native["ReluForward"], 149);
+  EXPECT_EQ(native["AvgPoolForward"], 4 + 7 + 3 + 1);
+  EXPECT_EQ(native["MaxPoolForward"], 4);
+  EXPECT_EQ(native["ConcatForward"], 3 + 4 + 7 + 3 + 2);
+  EXPECT_EQ(native["DropoutForward"], 1);
+  const std::map<std::string, std::string> shapes = {{"stem/6/concat", "384x35x35"},
+                                                     {"a4/concat", "384x35x35"},
+                                                     {"reduction_a/concat", "1024x17x17"},
+                                                     {"b7/concat", "1024x17x17"},
+                                                     {"reduction_b/concat", "1536x8x8"},
+                                                     {"c3/concat", "1536x8x8"},
+                                                     {"avgpool", "1536x1x1"}};
+  for (const Layer& layer : net.layers)
+    if (shapes.contains(layer.name)) {
+      EXPECT_EQ(
+          fmt::format("{}x{}x{}", layer.shape.channels, layer.shape.height, layer.shape.width),
+          shapes.at(layer.name));
+    }
+  const Trace trace = lowered(net, 2, Lowering::native);
+  std::map<std::string, double> row = op_named(trace, "b1/3b/conv.forward").attributes;
+  EXPECT_EQ(row["r"], 1);
+  EXPECT_EQ(row["s"], 7);
+  EXPECT_EQ(row["pad_h"], 0);
+  EXPECT_EQ(row["pad_w"], 3);
+  EXPECT_FALSE(row.contains("pad"));
+  std::map<std::string, double> column = op_named(trace, "b1/3c/conv.backward_data").attributes;
+  EXPECT_EQ(column["r"], 7);
+  EXPECT_EQ(column["s"], 1);
+  EXPECT_EQ(column["pad_h"], 3);
+  EXPECT_EQ(column["pad_w"], 0);
+  EXPECT_EQ(op_named(trace, "b1/3c/conv.forward").flops, 2.0 * 2 * 256 * 17 * 17 * 224 * 7);
+}
+
+TEST(Lowering, DenseNet121HasItsPublishedLayers) {
+  const Network net = found("densenet121");
+  std::map<std::string, int> native = kinds(lowered(net, 2, Lowering::native));
+  EXPECT_EQ(native["Conv2dForward"] + native["LinearForward"], 121);
+  EXPECT_EQ(native["BatchNormForward"], 121);
+  EXPECT_EQ(native["ConcatForward"], 6 + 12 + 24 + 16);
+  EXPECT_EQ(native["AvgPoolForward"], 3 + 1);
+  const std::map<std::string, std::string> shapes = {{"pool1", "64x56x56"},
+                                                     {"block1/layer6/concat", "256x56x56"},
+                                                     {"transition1/pool", "128x28x28"},
+                                                     {"block2/layer12/concat", "512x28x28"},
+                                                     {"block3/layer24/concat", "1024x14x14"},
+                                                     {"block4/layer16/concat", "1024x7x7"}};
+  for (const Layer& layer : net.layers)
+    if (shapes.contains(layer.name)) {
+      EXPECT_EQ(
+          fmt::format("{}x{}x{}", layer.shape.channels, layer.shape.height, layer.shape.width),
+          shapes.at(layer.name));
+    }
 }
 
 TEST(Lowering, SmallNetHasEveryKindOfLayer) {

@@ -52,6 +52,11 @@ TEST(Network, RefusesLayersThatDoNotFit) {
   EXPECT_EQ(with({.channels = 4, .kernel = 3, .pad = std::numeric_limits<std::int64_t>::max()}),
             refusal);
   EXPECT_EQ(with({.channels = 4, .kernel = 8}), "it lowers");
+  EXPECT_EQ(with({.channels = 4, .kernel = {1, 9}}), refusal);
+  EXPECT_EQ(with({.channels = 4, .kernel = {9, 1}}), refusal);
+  EXPECT_EQ(with({.channels = 4, .kernel = {0, 3}}), refusal);
+  EXPECT_EQ(with({.channels = 4, .kernel = 3, .pad = {0, -1}}), refusal);
+  EXPECT_EQ(with({.channels = 4, .kernel = {1, 9}, .pad = {0, 1}}), "it lowers");
 }
 
 TEST(Network, RefusesBranchesOfDifferentShapes) {

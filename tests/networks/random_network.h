@@ -26,12 +26,14 @@ inline Network random_network(std::uint64_t seed) {
     return ids;
   };
   const ConvolutionOptions conv = {.channels = 4, .kernel = 3, .pad = 1, .bias = below(2) == 0};
+  const ConvolutionOptions row = {.channels = 4, .kernel = {1, 3}, .pad = {0, 1}, .bias = false};
   const PoolOptions pool = {.kernel = 3, .stride = 1, .pad = 1};
   const auto layer = [&] {
     switch (below(11)) {
       case 0:
-      case 1:
         return convolution(net, pick(), conv);
+      case 1:
+        return convolution(net, pick(), below(2) == 0 ? conv : row);
       case 2:
       case 3:
         return relu(net, pick());

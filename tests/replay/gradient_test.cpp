@@ -56,35 +56,41 @@ void expect_near(const Floats& actual, const Floats& wanted, float tolerance = 5
 
 struct ConvolutionCase {
   const char* algorithm;
-  double kernel, stride, pad, oh, ow;
+  double r, s, stride, pad_h, pad_w, oh, ow;
 };
 
 class Convolution : public testing::TestWithParam<ConvolutionCase> {
  protected:
   OneOp op(const std::string& kind) const {
     const ConvolutionCase& c = GetParam();
-    return {.kind = kind,
-            .attributes = {{"n", 2},
-                           {"c", 2},
-                           {"h", 5},
-                           {"w", 4},
-                           {"k", 3},
-                           {"r", c.kernel},
-                           {"s", c.kernel},
-                           {"stride", c.stride},
-                           {"pad", c.pad},
-                           {"oh", c.oh},
-                           {"ow", c.ow}},
-            .algorithm = c.algorithm,
-            .workspace = std::string(c.algorithm) == "IM2COL"
-                             ? static_cast<std::int64_t>(4 * 2 * c.kernel * c.kernel * c.oh * c.ow)
-                             : 0};
+    OneOp one = {.kind = kind,
+                 .attributes = {{"n", 2},
+                                {"c", 2},
+                                {"h", 5},
+                                {"w", 4},
+                                {"k", 3},
+                                {"r", c.r},
+                                {"s", c.s},
+                                {"stride", c.stride},
+                                {"oh", c.oh},
+                                {"ow", c.ow}},
+                 .algorithm = c.algorithm,
+                 .workspace = std::string(c.algorithm) == "IM2COL"
+                                  ? static_cast<std::int64_t>(4 * 2 * c.r * c.s * c.oh * c.ow)
+                                  : 0};
+    if (c.pad_h == c.pad_w) {
+      one.attributes["pad"] = c.pad_h;
+    } else {
+      one.attributes["pad_h"] = c.pad_h;
+      one.attributes["pad_w"] = c.pad_w;
+    }
+    return one;
   }
   std::size_t outputs() const {
     return static_cast<std::size_t>(2 * 3 * GetParam().oh * GetParam().ow);
   }
   std::size_t weights() const {
-    return static_cast<std::size_t>(3 * 2 * GetParam().kernel * GetParam().kernel);
+    return static_cast<std::size_t>(3 * 2 * GetParam().r * GetParam().s);
   }
 };
 
@@ -109,11 +115,15 @@ TEST_P(Convolution, gradients_match_differences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Convolution,
-                         testing::Values(ConvolutionCase{"", 3, 1, 1, 5, 4},
-                                         ConvolutionCase{"DIRECT", 3, 2, 0, 2, 1},
-                                         ConvolutionCase{"IM2COL", 3, 1, 1, 5, 4},
-                                         ConvolutionCase{"IM2COL", 2, 2, 1, 3, 3},
-                                         ConvolutionCase{"IM2COL", 1, 1, 0, 5, 4}));
+                         testing::Values(ConvolutionCase{"", 3, 3, 1, 1, 1, 5, 4},
+                                         ConvolutionCase{"DIRECT", 3, 3, 2, 0, 0, 2, 1},
+                                         ConvolutionCase{"DIRECT", 1, 3, 1, 0, 1, 5, 4},
+                                         ConvolutionCase{"IM2COL", 3, 3, 1, 1, 1, 5, 4},
+                                         ConvolutionCase{"IM2COL", 2, 2, 2, 1, 1, 3, 3},
+                                         ConvolutionCase{"IM2COL", 1, 7, 1, 0, 3, 5, 4},
+                                         ConvolutionCase{"IM2COL", 7, 1, 1, 3, 0, 5, 4},
+                                         ConvolutionCase{"IM2COL", 2, 3, 2, 1, 0, 3, 1},
+                                         ConvolutionCase{"IM2COL", 1, 1, 1, 0, 0, 5, 4}));
 
 TEST(Gradient, linear) {
   const auto op = [](const std::string& kind) {
@@ -159,6 +169,38 @@ TEST(Gradient, pooling) {
   const auto average = [&](const Floats& v) { return forward("AvgPoolForward", v); };
   expect_near(run_one({.kind = "AvgPoolBackward", .attributes = attributes}, {dy}, {50})[0],
               numeric(average, x, dy));
+}
+
+TEST(Gradient, padded_average_pooling_of_stride_1) {
+  const std::map<std::string, double> attributes = {{"n", 2},   {"c", 1},      {"h", 4},
+                                                    {"w", 3},   {"window", 3}, {"stride", 1},
+                                                    {"pad", 1}, {"oh", 4},     {"ow", 3}};
+  const Floats x = values(24, 1), dy = values(24, 2);
+  const auto forward = [&](const Floats& v) {
+    return run_one({.kind = "AvgPoolForward", .attributes = attributes}, {v}, {24})[0];
+  };
+  EXPECT_FLOAT_EQ(forward(x)[0], (x[0] + x[1] + x[3] + x[4]) / 4);  // padding does not count
+  expect_near(run_one({.kind = "AvgPoolBackward", .attributes = attributes}, {dy}, {24})[0],
+              numeric(forward, x, dy));
+}
+
+TEST(Gradient, concatenation_of_many) {
+  const std::map<std::string, double> attributes = {{"n", 2},  {"hw", 2}, {"inputs", 5}, {"c0", 1},
+                                                    {"c1", 3}, {"c2", 1}, {"c3", 2},     {"c4", 1}};
+  const std::vector<std::size_t> sizes = {4, 12, 4, 8, 4};
+  std::vector<Floats> parts;
+  for (std::size_t i = 0; i < sizes.size(); ++i) parts.push_back(values(sizes[i], i));
+  const Floats dy = values(32, 9);
+  const std::vector<Floats> back =
+      run_one({.kind = "ConcatBackward", .attributes = attributes}, {dy}, sizes);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto forward = [&](const Floats& v) {
+      std::vector<Floats> in = parts;
+      in[i] = v;
+      return run_one({.kind = "ConcatForward", .attributes = attributes}, in, {32})[0];
+    };
+    expect_near(back[i], numeric(forward, parts[i], dy));
+  }
 }
 
 TEST(Gradient, local_response_normalisation) {

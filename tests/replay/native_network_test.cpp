@@ -12,6 +12,7 @@
 #include "replay/reference.h"
 #include "replay/replay.h"
 #include "tests/random_trace.h"
+#include "tests/small_networks.h"
 
 namespace superneurons {
 namespace {
@@ -110,6 +111,22 @@ TEST_P(NativeNetwork, learns) {
   ASSERT_EQ(run->losses.size(), 8U);
   EXPECT_NEAR(run->losses[0], std::log(10.0), 2);
   EXPECT_LT(run->losses[7], run->losses[0] * 0.9);
+}
+
+TEST_P(NativeNetwork, learns_with_the_blocks_of_inception_and_densenet) {
+  for (const Network& net : {small_inception(), small_densenet()}) {
+    Trace trace = *lower(net, {.batch = 4, .lowering = GetParam(), .rate = 0.05});
+    ASSERT_TRUE(enumerate_host_choices(trace, 64_MiB, true));
+    ReplayOptions options;
+    options.training_steps = 8;
+    const Plan plan = reference_plan(trace, keep_all_plan(trace));
+    const Ran run = run_plan(trace, plan, options);
+    ASSERT_TRUE(run) << net.name << ": " << run.error().message;
+    EXPECT_LT(run->losses[7], run->losses[0] * 0.9) << net.name;
+    const Ran again = run_plan(trace, Recompute(trace).plan(), options);
+    ASSERT_TRUE(again) << net.name << ": " << again.error().message;
+    EXPECT_EQ(difference(trace, run->checksums, again->checksums), "") << net.name;
+  }
 }
 
 TEST_P(NativeNetwork, recomputing_everything_changes_no_bit) {
