@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "cli/session.h"
+#include "cli/training.h"
 #include "ir/files.h"
 #include "memory/placement.h"
+#include "replay/inference.h"
 #include "replay/reference.h"
 #include "simulator/report.h"
 
@@ -20,6 +23,7 @@ struct Options {
   PlanSource source;
   std::string on = "host";
   std::string kernels;
+  std::string data;
   std::string json;
   int steps = 3;
   std::uint64_t seed = 1;
@@ -66,14 +70,6 @@ std::string time_refused(const Options& options, const Loaded& loaded, const Rep
   return "";
 }
 
-std::string losses_text(const std::vector<float>& losses) {
-  if (losses.empty()) return "";
-  std::string text = "loss of each training step:";
-  for (std::size_t i = 0; i < losses.size() && i < 8; ++i)
-    text += fmt::format(" {:.6g}", losses[i]);
-  return text + (losses.size() > 8 ? " ...\n" : "\n");
-}
-
 std::string_view what_is_compared(const Trace& trace) {
   return has_state(trace) ? "parameters, buffers and optimizer state"
                           : "what the next training step needs";
@@ -92,8 +88,10 @@ Status compare_with_reference(const Trace& trace, const Plan& plan, const Run& r
     console.print("nothing to compare: no value of this trace outlives its training step\n");
     return Ok{};
   }
-  console.progress("reference: everything kept, the same choices");
-  const auto reference = run_reference(trace, plan, how);
+  const auto reference = [&] {
+    const ReplayWatch watch(console, *how.progress, "reference: ", how.training_steps, false);
+    return run_reference(trace, plan, how);
+  }();
   if (!reference && reference.error().code == ErrorCode::does_not_fit) {
     console.print(fmt::format("not compared: no reference fits this machine ({})\n",
                               reference.error().message));
@@ -103,13 +101,19 @@ Status compare_with_reference(const Trace& trace, const Plan& plan, const Run& r
   if (reference->plan.policy != "reference")
     console.print(fmt::format("{} in {}, as there is no room to keep everything\n",
                               reference->plan.policy, format_bytes(reference->plan.budget.device)));
+  outcome.reference_losses = reference->run.losses;
   const std::string different = difference(trace, reference->run.checksums, run.checksums);
-  outcome.equal = different.empty();
+  const Status losses = compare_losses(outcome);
+  outcome.equal = different.empty() && losses;
+  if (!losses) return losses;
   if (!different.empty())
     return Error{.code = ErrorCode::not_equal, .message = "not equal: " + different};
   console.print(
       fmt::format("equal: {} checksums of {} after {} training steps are those of the reference\n",
                   run.checksums.values.size(), what_is_compared(trace), how.training_steps));
+  if (!run.losses.empty())
+    console.print(fmt::format("loss curves are equal to the bit over {} training steps\n",
+                              run.losses.size()));
   return Ok{};
 }
 
@@ -139,12 +143,51 @@ Result<ReplayOptions> replay_options(const Options& options, const Trace& trace,
                        .stop = &session.stop};
 }
 
+/// What --data trains on; nothing without it.
+struct Lessons {
+  std::optional<DataSet> data;
+  InputSource inputs;
+};
+
+Status prepare_lessons(const Options& options, const Trace& trace, ReplayOptions& how,
+                       Lessons& lessons) {
+  if (options.data.empty()) return Ok{};
+  auto data = find_data_set(options.data);
+  if (!data) return data.error();
+  if (how.kernels != KernelSet::native)
+    return Error{.code = ErrorCode::bad_usage, .message = "--data goes with --kernels native"};
+  const auto tensors = batch_tensors(trace, *data);
+  if (!tensors) return tensors.error();
+  lessons.data = *std::move(data);
+  lessons.inputs = training_batches(*lessons.data, *tensors, options.seed);
+  how.inputs = &lessons.inputs;
+  how.keep_values = true;
+  return Ok{};
+}
+
+/// How the test images fare with what was learned.
+Status test(const Trace& trace, const Run& run, const Lessons& lessons, const Session& session,
+            Outcome& outcome) {
+  if (!lessons.data) return Ok{};
+  const auto accuracy = test_accuracy(trace, run, *lessons.data, &session.stop);
+  if (!accuracy) return accuracy.error();
+  outcome.data = lessons.data->name;
+  outcome.test_images = accuracy->images;
+  outcome.test_correct = accuracy->correct;
+  session.console.print(accuracy_text(outcome));
+  return Ok{};
+}
+
 Status replay(const Options& options, const Session& session) {
   const auto loaded = load(options.target, session);
   if (!loaded) return loaded.error();
   const Trace& trace = loaded->trace;
-  const auto how = replay_options(options, trace, session);
+  auto how = replay_options(options, trace, session);
   if (!how) return how.error();
+  Lessons lessons;
+  if (Status status = prepare_lessons(options, trace, *how, lessons); !status) return status;
+  ReplayProgress progress;
+  how->progress = &progress;
   auto plan = plan_from(options.source, options.target, *loaded, session);
   if (!plan) return plan.error();
   auto outcome = evaluate(trace, *plan, loaded->profile);
@@ -152,8 +195,10 @@ Status replay(const Options& options, const Session& session) {
 
   // The arena is the budget, except that memory nobody needs is not taken from this machine.
   plan->budget.device = std::min(plan->budget.device, outcome->placed_peak_bytes);
-  session.console.progress(fmt::format("replay of {} training steps", options.steps));
-  auto run = run_plan(trace, *plan, *how);
+  auto run = [&] {
+    const ReplayWatch watch(session.console, progress, "", options.steps, !options.no_reference);
+    return run_plan(trace, *plan, *how);
+  }();
   if (!run && run.error().code == ErrorCode::bad_input && how->kernels == KernelSet::native)
     run.error().message +=
         " (--kernels verify replays any trace, with --scale-bytes 1/1024 on a small machine)";
@@ -162,7 +207,9 @@ Status replay(const Options& options, const Session& session) {
   outcome->measured_peak_bytes = run->measured.peak;
   outcome->outside_bytes = run->measured.outside;
   outcome->time_refused = time_refused(options, *loaded, *how);
+  outcome->losses = run->losses;
   session.console.print(format_replay(*outcome) + losses_text(run->losses));
+  if (Status status = test(trace, *run, lessons, session, *outcome); !status) return status;
 
   Status equal = Ok{};
   if (!options.no_reference)
@@ -195,6 +242,9 @@ void add_replay_command(CLI::App& app, Session& session) {
   command->add_option("--steps", options->steps, "training steps")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+  command->add_option("--data", options->data,
+                      "data set to train on (digits, or a file): each training step takes the next "
+                      "mini-batch, in a new order each epoch; default: one fixed batch of noise");
   command->add_option("--seed", options->seed, "of initial values and random ops")
       ->capture_default_str();
   command->add_flag("--stress", options->stress,

@@ -44,34 +44,51 @@ void add_budget_option(CLI::App& command, Target& target) {
       "device memory: 12GiB, 800MiB, or 60% of the liveness peak (default: all of it)");
 }
 
-std::vector<std::pair<std::string, std::string>> profile_files() {
+std::vector<std::pair<std::string, std::string>> files_in(const std::string& folder,
+                                                          std::string_view suffix) {
   namespace fs = std::filesystem;
   std::vector<std::pair<std::string, std::string>> found;
   std::error_code ignored;
   const fs::path installed =
-      fs::read_symlink("/proc/self/exe", ignored).parent_path() / "../share/superneurons/profiles";
-  for (const fs::path& folder : {installed, fs::path(SUPERNEURONS_SOURCE_DIR "/traces/profiles")}) {
-    for (const auto& entry : fs::directory_iterator(folder, ignored))
-      if (entry.path().extension() == ".json")
-        found.emplace_back(entry.path().stem().string(), entry.path().string());
+      fs::read_symlink("/proc/self/exe", ignored).parent_path() / "../share/superneurons";
+  const fs::path built = SUPERNEURONS_SOURCE_DIR;
+  for (const fs::path& place : {installed / folder, built / folder, built / "traces" / folder}) {
+    for (const auto& entry : fs::directory_iterator(place, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (name.size() > suffix.size() && name.ends_with(suffix))
+        found.emplace_back(name.substr(0, name.size() - suffix.size()), entry.path().string());
+    }
     if (!found.empty()) break;
   }
   std::sort(found.begin(), found.end());
   return found;
 }
 
-Result<DeviceProfile> find_profile(const std::string& name) {
-  if (name.find('/') != std::string::npos || name.ends_with(".json")) return read_profile(name);
+Result<std::string> find_file(const std::string& name, const std::string& folder,
+                              std::string_view suffix, std::string_view what) {
   std::vector<std::string> names;
-  for (const auto& [known, file] : profile_files()) {
-    if (known == name) return read_profile(file);
+  for (const auto& [known, file] : files_in(folder, suffix)) {
+    if (known == name) return file;
     names.push_back(known);
   }
+  std::error_code ignored;
+  if (name.find('/') != std::string::npos || std::filesystem::is_regular_file(name, ignored))
+    return name;
   const std::string near = nearest_name(name, names);
-  return Error{
-      .code = ErrorCode::bad_usage,
-      .message = fmt::format("no device profile '{}' ({}`superneurons devices` lists them)", name,
-                             near.empty() ? "" : "did you mean '" + near + "'? ")};
+  return Error{.code = ErrorCode::bad_usage,
+               .message = fmt::format("no {} '{}', and no such file ({}there are {})", what, name,
+                                      near.empty() ? "" : "did you mean '" + near + "'? ",
+                                      fmt::join(names, ", "))};
+}
+
+std::vector<std::pair<std::string, std::string>> profile_files() {
+  return files_in("profiles", ".json");
+}
+
+Result<DeviceProfile> find_profile(const std::string& name) {
+  const Result<std::string> file = find_file(name, "profiles", ".json", "device profile");
+  if (!file) return file.error();
+  return read_profile(*file);
 }
 
 Result<DeviceProfile> profile_measured_on(const std::string& device) {

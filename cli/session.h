@@ -70,6 +70,14 @@ struct Loaded {
 /// Notes it where the times of the trace are not those of the profile's device.
 Result<Loaded> load(const Target& target, const Session& session);
 
+/// Names and paths of the files NAME + `suffix` in `folder`, where the program was installed or, if
+/// there is nothing, where it was built.
+std::vector<std::pair<std::string, std::string>> files_in(const std::string& folder,
+                                                          std::string_view suffix);
+/// The path of a file that is named by its path, or by its name among files_in(). Error bad_usage
+/// that lists what there is; `what` it would be: "device profile".
+Result<std::string> find_file(const std::string& name, const std::string& folder,
+                              std::string_view suffix, std::string_view what);
 /// A profile by file or by name (traces/profiles/NAME.json, also where they were installed).
 Result<DeviceProfile> find_profile(const std::string& name);
 /// The profile of that device, as traces name it; h200 where none is found.

@@ -38,5 +38,7 @@ Network densenet121();
 
 /// Every kind of layer on 3x32x32 images: trains in milliseconds on a CPU.
 Network small_cnn();
+/// A ResNet of 8 layers on the 8x8 images of data/digits.csv.gz: learns them in seconds on a CPU.
+Network digits_resnet();
 
 }  // namespace superneurons

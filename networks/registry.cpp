@@ -38,6 +38,7 @@ constexpr NetworkEntry kNetworks[] = {
     {"inception_v4", "Inception v4 with batch norm, 299x299", 32, inception_v4},
     {"densenet121", "DenseNet-121 (dense blocks of 6,12,24,16), 224x224", 32, densenet121},
     {"small_cnn", "every kind of layer once, 32x32, for CPUs", 4, small_cnn},
+    {"digits_resnet", "ResNet of 8 layers on handwritten digits, 8x8, for CPUs", 64, digits_resnet},
 };
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

@@ -1,6 +1,4 @@
 // Host backend: the arena and the pool are plain memory, the streams are threads.
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -60,6 +58,7 @@ class HostBackend final : public ReplayBackend {
   Status initialise(const Trace& trace, TensorId tensor, Space space, Range range) override;
   Result<std::uint64_t> checksum(Space space, Range range) override;
   Status read(Space space, Range range, std::byte* to) override;
+  Status feed(std::vector<Fed> inputs) override;
   Status check_guards() override;
   Measured measured() const override;
 
@@ -86,15 +85,17 @@ class HostBackend final : public ReplayBackend {
   // Of the issuing thread.
   Bytes peak_{}, host_peak_{};
   std::uint32_t next_command_ = 0;
-  std::uint32_t serial_event_ = 0;
+  std::uint32_t serial_event_ = 0;  // those of feed() follow it
   Clock::time_point origin_;
 
   // Shared with the streams.
   std::atomic<bool> halted_ = false;
-  std::mutex mutex_;  // of the next three
+  std::mutex mutex_;  // of the next five
   std::optional<Error> error_, guard_error_;
   std::vector<Clock::time_point> ends_;  // per training step, when the last stream was done
-  std::vector<TimedSpan> spans_;         // each written by the one stream of its command
+  std::size_t streams_ended_ = 0;        // once for each stream and training step
+  std::condition_variable stream_ended_;
+  std::vector<TimedSpan> spans_;  // each written by the one stream of its command
 
   HostStreams streams_;  // last: its threads end before anything they use
 };
@@ -105,13 +106,18 @@ Status HostBackend::prepare(const Trace& trace, const Program& program) {
   serial_event_ = program.events;
   const std::lock_guard lock(mutex_);
   ends_.clear();
+  streams_ended_ = 0;
   spans_.assign(options_.keep_spans ? program.commands.size() : 0, {});
   return Ok{};
 }
 
+/// At most two training steps are under way, however far ahead the issuing thread could be.
 Status HostBackend::begin_training_step(int) {
   next_command_ = 0;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  stream_ended_.wait(lock, [this] {
+    return streams_ended_ + kStreamNames.size() >= ends_.size() * kStreamNames.size();
+  });
   if (ends_.empty()) origin_ = Clock::now();
   ends_.push_back(origin_);
   return Ok{};
@@ -123,6 +129,8 @@ Status HostBackend::end_training_step(int) {
     streams_.post(static_cast<Stream>(i), [this, step] {
       const std::lock_guard lock(mutex_);
       ends_[step] = std::max(ends_[step], Clock::now());
+      ++streams_ended_;
+      stream_ended_.notify_all();
     });
   return Ok{};
 }
@@ -144,7 +152,7 @@ Status HostBackend::sync() {
 
 /// The range lies in its memory; raises the peak to its end.
 Status HostBackend::need(Space space, Range range, Bytes& peak) {
-  const Bytes size{static_cast<std::int64_t>(memory(space).size())};
+  const Bytes size = memory(space).bytes();
   if (range.offset < 0_B || range.bytes < 0_B || range.offset + range.bytes > size)
     return Error{ErrorCode::device, "bytes " + std::to_string(range.offset.count) + " to " +
                                         std::to_string((range.offset + range.bytes).count) +
@@ -221,6 +229,7 @@ void HostBackend::execute(const Work& work) {
   const Clock::time_point start = Clock::now();
   if (Status status = perform(work); !status)
     return fail(failed_at(status.error(), *trace_, work.command, work.training_step));
+  if (options_.progress != nullptr) ++options_.progress->done;
   if (work.index < spans_.size()) spans_[work.index] = {start, Clock::now()};
 }
 
@@ -286,18 +295,9 @@ Status HostBackend::perform_run(const Work& work) {
 std::vector<GuardedRange> HostBackend::guarded(const Work& work) const {
   std::vector<GuardedRange> ranges;
   if (options_.guard == 0_B) return ranges;
-  const auto add = [&](const std::vector<Access>& accesses,
-                       const std::vector<std::byte*>& addresses) {
-    for (std::size_t i = 0; i < accesses.size(); ++i) {
-      if (addresses[i] == nullptr) continue;
-      const Tensor& tensor = (*trace_)[accesses[i].tensor];
-      const Bytes offset{addresses[i] - arena_.data() - accesses[i].offset.count};
-      ranges.push_back({tensor.name, {offset, tensor.bytes}});
-    }
-  };
   const Op& op = trace_->ops[work.command.subject];
-  add(op.reads, work.reads);
-  add(op.writes, work.writes);
+  add_held(*trace_, op.reads, work.reads, arena_, ranges);
+  add_held(*trace_, op.writes, work.writes, arena_, ranges);
   if (work.command.device.bytes > 0_B) ranges.push_back({"", work.command.device});
   return ranges;
 }
@@ -337,6 +337,29 @@ Status HostBackend::read(Space space, Range range, std::byte* to) {
   return Ok{};
 }
 
+/// The streams meet around the copies, about which the program's waits know nothing.
+Status HostBackend::feed(std::vector<Fed> inputs) {
+  for (const Fed& input : inputs) {
+    Status status =
+        need(input.space, input.range, input.space == Space::device ? peak_ : host_peak_);
+    if (!status) return status;
+  }
+  const std::uint32_t met = serial_event_ + 1;
+  const auto streams = static_cast<std::uint32_t>(kStreamNames.size());
+  for (std::uint32_t i = 1; i < streams; ++i) {
+    streams_.record(static_cast<Stream>(i), met + i);
+    streams_.wait(Stream::compute, met + i);
+  }
+  streams_.post(Stream::compute, [this, moved = std::move(inputs)] {
+    for (const Fed& input : moved)
+      std::memcpy(memory(input.space).data() + input.range.offset.count, input.content.data(),
+                  input.content.size());
+  });
+  streams_.record(Stream::compute, met);
+  for (std::uint32_t i = 1; i < streams; ++i) streams_.wait(static_cast<Stream>(i), met);
+  return Ok{};
+}
+
 Status HostBackend::check_guards() {
   const std::lock_guard lock(mutex_);
   if (guard_error_) return *guard_error_;
@@ -350,12 +373,8 @@ Measured HostBackend::measured() const {
     measured.steps.push_back(between(before, end));
     start = std::exchange(before, end);
   }
-  const auto rounded = [](Bytes peak, const HostMemory& memory) {
-    return std::min(round_up(peak, kAllocationUnit),
-                    Bytes{static_cast<std::int64_t>(memory.size())});
-  };
-  measured.peak = rounded(peak_, arena_);
-  measured.host_peak = rounded(host_peak_, pool_);
+  measured.peak = std::min(round_up(peak_, kAllocationUnit), arena_.bytes());
+  measured.host_peak = std::min(round_up(host_peak_, kAllocationUnit), pool_.bytes());
   for (std::uint32_t i = 0; i < spans_.size(); ++i)
     measured.spans.push_back({i, between(start, spans_[i].start), between(start, spans_[i].end)});
   return measured;
@@ -365,14 +384,7 @@ Measured HostBackend::measured() const {
 
 Result<std::unique_ptr<ReplayBackend>> make_host_backend(std::unique_ptr<Kernels> kernels,
                                                          const ReplayBackendOptions& options) {
-  const Bytes there{static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE)};
-  if (options.arena < 0_B || options.host_pool < 0_B)
-    return Error{ErrorCode::bad_usage, "an arena cannot be smaller than nothing"};
-  if (options.arena > there || options.host_pool > there - options.arena)
-    return Error{ErrorCode::does_not_fit,
-                 "an arena of " + format_bytes(options.arena) + " and a host pool of " +
-                     format_bytes(options.host_pool) + " do not fit this host's memory (" +
-                     format_bytes(there) + ")"};
+  if (Status status = fits_host(options.arena, options.host_pool); !status) return status.error();
   try {
     return std::unique_ptr<ReplayBackend>(std::make_unique<HostBackend>(
         std::move(kernels), options, HostMemory(options.arena), HostMemory(options.host_pool)));

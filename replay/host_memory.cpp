@@ -1,10 +1,13 @@
 #include "replay/host_memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 
+#include "ir/files.h"
 #include "ir/result.h"
 
 namespace superneurons {
@@ -25,6 +28,16 @@ Range side(const HostMemory& arena, const Range& range, Bytes guard, bool after)
 }
 
 }  // namespace
+
+Status fits_host(Bytes arena, Bytes pool) {
+  const Bytes there{static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE)};
+  if (arena < 0_B || pool < 0_B)
+    return Error{ErrorCode::bad_usage, "an arena cannot be smaller than nothing"};
+  if (arena <= there && pool <= there - arena) return Ok{};
+  return Error{ErrorCode::does_not_fit,
+               "an arena of " + format_bytes(arena) + " and a host pool of " + format_bytes(pool) +
+                   " do not fit this host's memory (" + format_bytes(there) + ")"};
+}
 
 Result<Content> first_content(const Trace& trace, TensorId tensor, std::uint64_t seed) {
   static constexpr std::array<std::string_view, 5> kNames = {"", "zeros", "ones", "uniform",
@@ -60,6 +73,17 @@ std::uint64_t host_checksum(const std::byte* data, Bytes bytes) {
     sum += checksum_word(word, static_cast<std::uint64_t>(at / 4));
   }
   return sum;
+}
+
+void add_held(const Trace& trace, const std::vector<Access>& accesses,
+              const std::vector<std::byte*>& addresses, const HostMemory& arena,
+              std::vector<GuardedRange>& ranges) {
+  for (std::size_t i = 0; i < accesses.size(); ++i) {
+    if (addresses[i] == nullptr) continue;
+    const Tensor& tensor = trace[accesses[i].tensor];
+    const Bytes offset{addresses[i] - arena.data() - accesses[i].offset.count};
+    ranges.push_back({tensor.name, {offset, tensor.bytes}});
+  }
 }
 
 void fill_guards(HostMemory& arena, const GuardedRange& guarded, Bytes guard) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "memory/allocator.h"
 #include "memory/placement.h"
@@ -22,6 +23,7 @@ class HostMemory {
 
   std::byte* data() const { return data_.get(); }
   std::size_t size() const { return size_; }
+  Bytes bytes() const { return {static_cast<std::int64_t>(size_)}; }
 
  private:
   static constexpr std::align_val_t kAlignment{static_cast<std::size_t>(kAllocationUnit.count)};
@@ -31,6 +33,9 @@ class HostMemory {
   std::size_t size_;
   std::unique_ptr<std::byte, Release> data_;
 };
+
+/// Error bad_usage for sizes below nothing, does_not_fit for more than this machine's memory.
+Status fits_host(Bytes arena, Bytes pool);
 
 /// First content of a tensor, as initial_word() wants it.
 struct Content {
@@ -49,6 +54,10 @@ struct GuardedRange {
   std::string name;
   Range range;
 };
+/// Adds the tensors at these addresses of the arena (null: absent), whole, as they were allocated.
+void add_held(const Trace& trace, const std::vector<Access>& accesses,
+              const std::vector<std::byte*>& addresses, const HostMemory& arena,
+              std::vector<GuardedRange>& ranges);
 void fill_guards(HostMemory& arena, const GuardedRange& guarded, Bytes guard);
 /// "12 bytes before the start" / "3 bytes past the end" of the nearest damage, or "".
 std::string guard_damage(const HostMemory& arena, const GuardedRange& guarded, Bytes guard);

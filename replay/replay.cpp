@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "ir/check.h"
@@ -87,13 +88,53 @@ Result<Placement> place_for_replay(const Trace& trace, const Plan& plan, bool gu
   return place(trace, plan, kEndlessArena, {.guard = kGuard});
 }
 
+/// The contents of options.inputs in a training step, for their homes.
+Result<std::vector<Fed>> fed(const Trace& trace, const std::vector<Home>& homes,
+                             const InputSource& inputs, int training_step) {
+  std::vector<Fed> result;
+  for (std::size_t i = 0; i < inputs.tensors.size(); ++i) {
+    const auto home = std::find_if(homes.begin(), homes.end(), [&](const Home& each) {
+      return each.carry.start == inputs.tensors[i];
+    });
+    if (home == homes.end())
+      return Error{ErrorCode::bad_usage,
+                   trace[inputs.tensors[i]].name + " is fed, but not kept between training steps"};
+    Fed input{home->space, home->range, {}};
+    input.content.resize(static_cast<std::size_t>(trace[inputs.tensors[i]].bytes.count));
+    inputs.write(training_step, i, input.content);
+    result.push_back(std::move(input));
+  }
+  return result;
+}
+
+Status read_values(const Trace& trace, const std::vector<Home>& homes, ReplayBackend& backend,
+                   Run& run) {
+  for (const Home& home : homes) {
+    const Range whole{home.range.offset, trace[home.carry.end].bytes};
+    std::vector<std::byte> content(static_cast<std::size_t>(whole.bytes.count));
+    if (Status s = backend.read(home.space, whole, content.data()); !s) return s;
+    run.values.emplace_back(home.carry.start, std::move(content));
+  }
+  return Ok{};
+}
+
 /// Fills the homes, executes and reads back.
 Result<Run> run_on(ReplayBackend& backend, const Trace& trace, const Program& program,
                    const std::vector<Home>& homes, const ReplayOptions& options) {
   for (const Home& home : homes)
     if (Status s = backend.initialise(trace, home.carry.start, home.space, home.range); !s)
       return s.error();
-  const ExecuteOptions how{.training_steps = options.training_steps, .stop = options.stop};
+  ExecuteOptions how{.training_steps = options.training_steps, .stop = options.stop};
+  if (options.inputs != nullptr)
+    how.begun = [&](int training_step) -> Status {
+      Result<std::vector<Fed>> inputs = fed(trace, homes, *options.inputs, training_step);
+      return inputs ? backend.feed(*std::move(inputs)) : Status(inputs.error());
+    };
+  if (options.progress != nullptr) {
+    options.progress->done = 0;
+    options.progress->commands =
+        static_cast<std::int64_t>(program.commands.size()) * options.training_steps;
+  }
   if (Status status = execute(trace, program, backend, how); !status) return status.error();
   if (Status status = backend.check_guards(); !status) return status.error();
   Run run;
@@ -101,6 +142,8 @@ Result<Run> run_on(ReplayBackend& backend, const Trace& trace, const Program& pr
   if (!checksums) return checksums.error();
   run.checksums = *std::move(checksums);
   run.measured = backend.measured();
+  if (options.keep_values)
+    if (Status status = read_values(trace, homes, backend, run); !status) return status.error();
   return run;
 }
 
@@ -134,6 +177,7 @@ Result<Run> run_unchecked_plan(const Trace& trace, const Plan& plan, const Repla
   how.keep_spans = options.keep_spans;
   how.seed = options.seed;
   how.stop = options.stop;
+  how.progress = options.progress;
   Result<std::unique_ptr<ReplayBackend>> backend =
       make_backend(std::move(kernels), options.on_cuda, how);
   if (!backend) return backend.error();
@@ -145,6 +189,15 @@ Result<Run> run_unchecked_plan(const Trace& trace, const Plan& plan, const Repla
 Result<Run> run_plan(const Trace& trace, const Plan& plan, const ReplayOptions& options) {
   if (const std::optional<Violation> violation = check(trace, plan)) return to_error(*violation);
   return run_unchecked_plan(trace, plan, options);
+}
+
+std::optional<std::size_t> difference(const std::vector<float>& reference,
+                                      const std::vector<float>& losses) {
+  const std::size_t both = std::min(reference.size(), losses.size());
+  for (std::size_t i = 0; i < both; ++i)
+    if (std::memcmp(&reference[i], &losses[i], sizeof losses[i]) != 0) return i;
+  if (reference.size() != losses.size()) return both;
+  return std::nullopt;
 }
 
 std::string difference(const Trace& trace, const Checksums& reference, const Checksums& run) {

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/device_profile.h"
@@ -25,7 +28,10 @@ struct ReplayOptions {
   bool stress = false;
   bool guards = false;
   bool keep_spans = false;
+  const InputSource* inputs = nullptr;  // none: the inputs keep their first content
+  bool keep_values = false;             // fills Run::values
   const std::atomic<bool>* stop = nullptr;
+  ReplayProgress* progress = nullptr;
 };
 
 /// Checksums of parameters, buffers and optimizer state after the last training step; where a trace
@@ -43,6 +49,8 @@ struct Run {
   Measured measured;
   std::vector<float> losses;  // per training step: first float of the tensor named "loss", as its
                               // op wrote it; empty if there is none or kernels are surrogates
+  /// With keep_values: contents of all carried tensors after the last training step.
+  std::vector<std::pair<TensorId, std::vector<std::byte>>> values;
 };
 
 /// Checks the plan and runs it in an arena of exactly plan.budget.device. With options.guards
@@ -53,6 +61,11 @@ Result<Run> run_plan(const Trace& trace, const Plan& plan, const ReplayOptions& 
 
 /// The same without check(): shows what a broken plan does. It must still place.
 Result<Run> run_unchecked_plan(const Trace& trace, const Plan& plan, const ReplayOptions& options);
+
+/// The first training step whose losses differ in any bit, counted from 0, or nothing. Of curves
+/// of different lengths: the first that one of them lacks.
+std::optional<std::size_t> difference(const std::vector<float>& reference,
+                                      const std::vector<float>& losses);
 
 /// First difference as "NAME: 0123... where the reference has 4567...", or "" if equal.
 std::string difference(const Trace& trace, const Checksums& reference, const Checksums& run);

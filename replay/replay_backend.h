@@ -6,11 +6,18 @@
 #include <memory>
 #include <vector>
 
+#include "replay/feed.h"
 #include "replay/kernels.h"
 #include "simulator/backend.h"
 #include "simulator/timeline.h"
 
 namespace superneurons {
+
+/// How far a replay is, for whoever watches it from another thread.
+struct ReplayProgress {
+  std::atomic<std::int64_t> commands{0};  // of all training steps; 0 while it is not known
+  std::atomic<std::int64_t> done{0};      // on a GPU: issued
+};
 
 struct ReplayBackendOptions {
   Bytes arena{};            // device memory taken, in one piece
@@ -20,6 +27,7 @@ struct ReplayBackendOptions {
   bool keep_spans = false;  // time every command
   std::uint64_t seed = 1;
   const std::atomic<bool>* stop = nullptr;  // once set, commands that have not begun are skipped
+  ReplayProgress* progress = nullptr;
 };
 
 struct Measured {
@@ -38,6 +46,10 @@ class ReplayBackend : public Backend {
   /// Fills a range with the first content of a tensor (replay/initial.h). Before prepare() or after
   /// it, and before the first training step.
   virtual Status initialise(const Trace& trace, TensorId tensor, Space space, Range range) = 0;
+  /// New contents for ranges in which carried tensors live between training steps; at the start of
+  /// a training step. Copied to the device on the compute stream, after all work of the steps
+  /// before and before all that is issued later, as part of the step's measured time.
+  virtual Status feed(std::vector<Fed> inputs) = 0;
   /// Order-independent 64-bit checksum of a range (replay/initial.h); after sync().
   virtual Result<std::uint64_t> checksum(Space space, Range range) = 0;
   /// Copies a small range to the caller (loss values); after sync().

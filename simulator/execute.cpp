@@ -13,6 +13,8 @@ class Driver {
 
   Status training_step(int step) {
     if (Status begun = backend_.begin_training_step(step); !begun) return begun;
+    if (options_.begun)
+      if (Status told = options_.begun(step); !told) return told;
     const WaitTable& table = step == 0 ? program_.opening : program_.steady;
     for (std::size_t i = 0; i < program_.commands.size(); ++i) {
       if (i % kStopInterval == 0 && stopped()) return cancelled();

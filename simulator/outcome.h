@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ir/device_profile.h"
 #include "ir/plan.h"
@@ -40,6 +41,9 @@ struct Outcome {
   std::optional<Bytes> measured_peak_bytes;  // predicted: used_peak_bytes
   std::optional<Bytes> outside_bytes;  // device memory taken outside the arena (context, libraries)
   std::optional<bool> equal;
+  std::vector<float> losses, reference_losses;  // per training step; empty: there are none
+  std::string data;                             // name of the data set trained on, "" for none
+  std::int64_t test_images = 0, test_correct = 0;
 };
 
 /// What evaluate() went through, for whoever wants more of it.

@@ -118,6 +118,15 @@ Json json_of(const Outcome& outcome) {
   if (outcome.outside_bytes) json["outside_bytes"] = outcome.outside_bytes->count;
   if (outcome.equal) json["equal"] = *outcome.equal;
   put(json, "time_refused", outcome.time_refused);
+  if (!outcome.losses.empty()) json["losses"] = outcome.losses;
+  if (!outcome.reference_losses.empty()) json["reference_losses"] = outcome.reference_losses;
+  put(json, "data", outcome.data);
+  if (outcome.test_images > 0) {
+    json["test_images"] = outcome.test_images;
+    json["test_correct"] = outcome.test_correct;
+    json["test_accuracy"] =
+        static_cast<double>(outcome.test_correct) / static_cast<double>(outcome.test_images);
+  }
   return json;
 }
 

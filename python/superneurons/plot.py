@@ -4,9 +4,10 @@
     python -m superneurons.plot pareto   COMPARE.json...  -o F.pdf   time against memory, by policy
     python -m superneurons.plot fidelity FIDELITY.jsonl   -o F.pdf   predicted against measured time
     python -m superneurons.plot timeline TIMELINE.json... -o F.pdf   the streams of a training step
+    python -m superneurons.plot loss     REPLAY.json...   -o F.pdf   loss over training steps
 
-Inputs are written by `simulate --memory`, `compare --json`, `superneurons_fidelity` and
-`simulate --timeline`. The output's name says its kind: .pdf, .png or .svg.
+Inputs are written by `simulate --memory`, `compare --json`, `superneurons_fidelity`,
+`simulate --timeline` and `replay --json`. The output's name says its kind: .pdf, .png or .svg.
 """
 
 from __future__ import annotations
@@ -332,6 +333,35 @@ def draw_timeline(timeline: Timeline) -> Figure:
     return figure
 
 
+def draw_loss(outcomes: Sequence[Outcome]) -> Figure:
+    """Loss over training steps: the reference's thin below, each replay's dots upon it."""
+    replays = [outcome for outcome in outcomes if outcome.losses]
+    if not replays:
+        raise BadInput("no outcome has losses: would be of `replay` with native kernels")
+    figure = Figure(figsize=(COLUMN, 2.6))
+    axes = figure.subplots()
+    names = []
+    for index, outcome in enumerate(replays):
+        look = _look(index, len(replays))
+        losses = outcome.losses or []
+        steps = range(1, len(losses) + 1)
+        if outcome.reference_losses:
+            axes.plot(steps, outcome.reference_losses, color="0.6", linewidth=1.8)
+        label = f"{outcome.policy}, {outcome.budget_bytes / (1 << 20):.3g} MiB"
+        if outcome.test_images:
+            label += f": {100 * (outcome.test_accuracy or 0):.1f} % of the test"
+        names.append(label)
+        axes.plot(steps, losses, **{**look, "linewidth": 0.7}, markevery=max(1, len(losses) // 15))
+    if any(outcome.reference_losses for outcome in replays):
+        names.append("everything kept (reference)")
+    axes.set(xlabel="training step", ylabel="loss", yscale="log")
+    axes.set_title(", ".join(_unique([outcome.trace for outcome in replays])))
+    handles = [line for line in axes.lines if line.get_color() != "0.6"]
+    handles += [line for line in axes.lines if line.get_color() == "0.6"][:1]
+    _outside_legend(figure, handles, names, 1)
+    return figure
+
+
 def save(figure: Figure, path: str) -> None:
     """Writes to another name and renames; the same input gives the same bytes."""
     kind = os.path.splitext(path)[1][1:].lower()
@@ -361,6 +391,7 @@ KINDS: dict[str, Callable[[list[str]], Figure]] = {
     "fidelity": lambda files: draw_fidelity(
         [cell for file in files for cell in read_fidelity(file)]
     ),
+    "loss": lambda files: draw_loss([o for file in files for o in read_results(file).outcomes]),
     "timeline": lambda files: draw_timeline(read_timeline(_one(files))),
 }
 

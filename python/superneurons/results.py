@@ -51,6 +51,12 @@ class Outcome:
     outside_bytes: int | None = None  # device memory outside the arena
     equal: bool | None = None  # to the reference, to the bit
     time_refused: str | None = None  # why step_ns does not predict measured_step_ns
+    losses: list[float | None] | None = None  # per training step; None: not a number
+    reference_losses: list[float | None] | None = None  # equal to them in every bit
+    data: str | None = None  # data set trained on
+    test_images: int | None = None  # of it, never trained on
+    test_correct: int | None = None  # of these, told right after the last training step
+    test_accuracy: float | None = None  # test_correct / test_images
 
 
 # As the program writes them.
@@ -78,8 +84,15 @@ _ORDER = (
     "outside_bytes",
     "equal",
     "time_refused",
+    "losses",
+    "reference_losses",
+    "data",
+    "test_images",
+    "test_correct",
+    "test_accuracy",
 )
-_TEXTS = {"policy", "trace", "trace_hash", "allocator", "time_refused"}
+_TEXTS = {"policy", "trace", "trace_hash", "allocator", "time_refused", "data"}
+_CURVES = {"losses", "reference_losses"}
 _MAPS = {"scope_peak_bytes", "stall_ns"}
 _REPLAY = {
     "measured_step_ns",
@@ -88,6 +101,12 @@ _REPLAY = {
     "outside_bytes",
     "equal",
     "time_refused",
+    "losses",
+    "reference_losses",
+    "data",
+    "test_images",
+    "test_correct",
+    "test_accuracy",
 }
 
 
@@ -107,6 +126,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _outcome(row: Any, what: str) -> Outcome:
     if not isinstance(row, dict):
         raise BadInput(f"{what} is no object")
@@ -122,6 +145,11 @@ def _outcome(row: Any, what: str) -> Outcome:
         elif key in _MAPS:
             good = isinstance(value, dict) and all(map(_is_whole, value.values()))
             right = "an object of whole numbers"
+        elif key in _CURVES:
+            good = isinstance(value, list) and all(x is None or _is_number(x) for x in value)
+            right = "an array of numbers"
+        elif key == "test_accuracy":
+            good, right = _is_number(value), "a number"
         elif key == "equal":
             good, right = isinstance(value, bool), "true or false"
         else:

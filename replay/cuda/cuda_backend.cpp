@@ -43,6 +43,7 @@ class CudaBackend final : public ReplayBackend {
   Status initialise(const Trace& trace, TensorId tensor, Space space, Range range) override;
   Result<std::uint64_t> checksum(Space space, Range range) override;
   Status read(Space space, Range range, std::byte* to) override;
+  Status feed(std::vector<Fed> inputs) override;
   Status check_guards() override;
   Measured measured() const override;
 
@@ -69,6 +70,7 @@ class CudaBackend final : public ReplayBackend {
   StreamOwner join_;                      // runs nothing but the event that ends a training step
   std::array<EventOwner, 3> last_event_;  // of each stream, for join_
   EventOwner end_;
+  Staging staging_;
   std::vector<EventOwner> begins_;  // of the training steps since the last sync
   std::size_t open_steps_ = 0;
   std::vector<EventOwner> events_;                  // one per event slot
@@ -172,6 +174,7 @@ Status CudaBackend::start_span(const Command& command) {
 }
 
 Status CudaBackend::end_span(const Command& command) {
+  if (options_.progress != nullptr) ++options_.progress->done;
   if (!options_.keep_spans) return Ok{};
   const auto index = static_cast<std::size_t>(&command - program_->commands.data());
   SUPERNEURONS_TRY(cudaEventRecord(span_of_[index][1].get(), stream(command.stream)));
@@ -316,6 +319,34 @@ Result<std::uint64_t> CudaBackend::checksum(Space space, Range range) {
 
 Status CudaBackend::read(Space space, Range range, std::byte* to) {
   return memory_.read(space, range, to);
+}
+
+/// A barrier between two training steps: end_ is the end of the one before, on all streams.
+Status CudaBackend::feed(std::vector<Fed> inputs) {
+  const cudaStream_t compute = stream(Stream::compute);
+  SUPERNEURONS_TRY(cudaStreamWaitEvent(compute, end_.get(), 0));
+  const auto slot = staging_.next(inputs);
+  if (!slot) return slot.error();
+  std::byte* staged = slot->at;
+  for (const Fed& input : inputs) {
+    const Range range{input.range.offset, {static_cast<std::int64_t>(input.content.size())}};
+    if (Status good = memory_.check(input.space, range); !good) return good;
+    if (input.space == Space::host) {  // copies of the step before may still read it
+      SUPERNEURONS_TRY(cudaEventSynchronize(end_.get()));
+      std::copy(input.content.begin(), input.content.end(), memory_.at(input.space, range));
+      host_peak_ = std::max(host_peak_, range.offset + range.bytes);
+      continue;
+    }
+    touch(range);
+    std::copy(input.content.begin(), input.content.end(), staged);
+    SUPERNEURONS_TRY(cudaMemcpyAsync(memory_.at(input.space, range), staged, input.content.size(),
+                                     cudaMemcpyHostToDevice, compute));
+    staged += input.content.size();
+  }
+  SUPERNEURONS_TRY(cudaEventRecord(slot->copied, compute));
+  for (const Stream of : {Stream::offload, Stream::prefetch})
+    SUPERNEURONS_TRY(cudaStreamWaitEvent(stream(of), slot->copied, 0));
+  return Ok{};
 }
 
 Status CudaBackend::check_guards() {

@@ -128,6 +128,25 @@ Status CudaMemory::read(Space space, Range range, std::byte* to) {
   return Ok{};
 }
 
+Result<Staging::Slot> Staging::next(const std::vector<Fed>& inputs) {
+  Piece& piece = pieces_[turn_++ % pieces_.size()];
+  if (!piece.copied) {
+    auto event = make_event(false);
+    if (!event) return event.error();
+    piece.copied = std::move(*event);
+  }
+  SUPERNEURONS_TRY(cudaEventSynchronize(piece.copied.get()));
+  std::size_t bytes = 0;
+  for (const Fed& input : inputs) bytes += input.content.size();
+  if (bytes > piece.bytes) {
+    auto memory = pin({static_cast<std::int64_t>(bytes)});
+    if (!memory) return memory.error();
+    piece.memory = std::move(*memory);
+    piece.bytes = bytes;
+  }
+  return Slot{piece.memory.get(), piece.copied.get()};
+}
+
 Result<std::uint64_t> CudaMemory::first_broken_guard() const {
   std::uint64_t code = 0;
   SUPERNEURONS_TRY(cudaMemcpy(&code, guard_slot(), sizeof code, cudaMemcpyDeviceToHost));
