@@ -17,7 +17,12 @@ void add_lowering_options(CLI::App& command, NetworkOptions& options) {
                   "gradient is there, which then goes)")
       ->check(CLI::IsMember({"end", "arrive"}))
       ->capture_default_str();
-  command.add_option("--rate", options.rate, "learning rate")->capture_default_str();
+  const auto add_number = [&](const char* name, double& number, double most, const char* summary) {
+    command.add_option(name, number, summary)->check(CLI::Range(0.0, most))->capture_default_str();
+  };
+  add_number("--rate", options.rate, 1000, "learning rate of SGD");
+  add_number("--momentum", options.momentum, 1, "of SGD");
+  add_number("--weight-decay", options.weight_decay, 1000, "of SGD");
 }
 
 std::int64_t batch_of(const NetworkOptions& options) {
@@ -32,7 +37,9 @@ LoweringOptions lowering_of(const NetworkOptions& options) {
           .lowering = options.paper ? Lowering::paper : Lowering::native,
           .updates = options.updates == "arrive" ? Updates::arrive : Updates::end,
           .tf32 = options.tf32,
-          .rate = options.rate};
+          .rate = options.rate,
+          .momentum = options.momentum,
+          .weight_decay = options.weight_decay};
 }
 
 Result<Trace> lower_network(const NetworkOptions& options) {

@@ -16,11 +16,13 @@ struct NetworkOptions {
   bool paper = false;
   std::string updates = "end";
   double rate = LoweringOptions{}.rate;
+  double momentum = LoweringOptions{}.momentum;
+  double weight_decay = LoweringOptions{}.weight_decay;
 };
 
 /// The network's name, positional.
 CLI::Option* add_network_option(CLI::App& command, NetworkOptions& options);
-/// --batch, --tf32, --paper, --update, --rate.
+/// --batch, --tf32, --paper, --update, --rate, --momentum, --weight-decay.
 void add_lowering_options(CLI::App& command, NetworkOptions& options);
 
 /// Images per training step: as asked, or the registry's default, or 16.

@@ -20,6 +20,8 @@
 namespace superneurons {
 namespace {
 
+using Trained = Run;  // in a test, Run is a function
+
 const DataSet& digits() {
   static const DataSet data = *read_data_set(SUPERNEURONS_SOURCE_DIR "/data/digits.csv.gz");
   return data;
@@ -155,14 +157,14 @@ TEST(Accuracy, does_not_depend_on_how_many_images_are_tested_at_once) {
   EXPECT_GT(together->correct, 180);
   EXPECT_LT(together->correct, 360);
   const Trace few = digits_trace(7, Lowering::paper);  // the same tensors with state, in its order
-  Run moved;
+  Trained moved;
   for (const auto& [tensor, bytes] : run->values)
     for (std::uint32_t i = 0; i < few.tensors.size(); ++i)
       if (few.tensors[i].name == trace[tensor].name) moved.values.emplace_back(TensorId{i}, bytes);
   const auto apart = test_accuracy(few, moved, digits());
   ASSERT_TRUE(apart) << apart.error().message;
   EXPECT_EQ(apart->correct, together->correct);
-  EXPECT_FALSE(test_accuracy(trace, Run{}, digits()));
+  EXPECT_FALSE(test_accuracy(trace, Trained{}, digits()));
 }
 
 TEST(Training, learns_digits_in_less_memory_than_liveness_needs) {
