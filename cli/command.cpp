@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 
 #include "cli/session.h"
 #include "ir/files.h"
+#include "simulator/report.h"
 
 namespace superneurons {
 namespace {
@@ -32,7 +34,7 @@ Status can_be_written(const std::string& path) {
   struct stat existing {};
   if (::stat(path.c_str(), &existing) == 0 && S_ISDIR(existing.st_mode))
     return refuse("it is a folder");
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::filesystem::path folder = std::filesystem::path(followed(path)).parent_path();
   if (folder.empty()) folder = ".";
   if (S_ISREG(existing.st_mode) || existing.st_mode == 0) {
     if (::access(folder.c_str(), W_OK) != 0) return refuse(std::strerror(errno));
@@ -129,7 +131,9 @@ CLI::App* add_command(CLI::App& app, Session& session, const std::string& name,
     Status status = prepare(*command, session);
     if (status) status = work();
     if (status) return;
-    session.console.error(status.error());
+    Error error = status.error();
+    if (error.code == ErrorCode::cancelled) error = {ErrorCode::cancelled, "interrupted"};
+    session.console.error(error);
     session.exit_code = exit_code_of(status.error());
   });
   return command;
@@ -140,8 +144,27 @@ CLI::Option* add_output_option(CLI::App& command, const std::string& names, std:
   return command.add_option(names, file, summary)->type_name(kOutputType);
 }
 
+void add_seed_option(CLI::App& command, std::uint64_t& seed, const std::string& summary) {
+  // CLI11 takes -1 for 2^64 - 1.
+  const auto fault = [](const std::string& text) {
+    std::uint64_t number = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool good = code == std::errc{} && end == text.data() + text.size();
+    return good ? "" : fmt::format("'{}' is not a whole number from 0 to 2^64 - 1", text);
+  };
+  command.add_option("--seed", seed, summary)
+      ->check(CLI::Validator(fault, "", "seed"))
+      ->capture_default_str();
+}
+
 void add_json_option(CLI::App& command, std::string& file) {
   add_output_option(command, "--json", file, "result to write as JSON (- for standard output)");
+}
+
+Status with_refusal(Status status, const std::string& json, const Session& session) {
+  if (status || status.error().code != ErrorCode::does_not_fit) return status;
+  Status written = write_json(json, format_refusal_json(status.error(), session.options));
+  return written ? std::move(status) : std::move(written);
 }
 
 Status write_json(const std::string& file, const std::string& text) {

@@ -75,16 +75,33 @@ Status known_command(const CLI::App& app, int argc, char** argv) {
                            did_you_mean(argv[1], names)));
 }
 
+/// The first word that looks like an option of the command and is none, or "". Its value, which
+/// CLI11 complains of, is the smaller problem, as is an option that lacks because of it.
+std::string unknown_option(const CLI::App& command, int argc, char** argv) {
+  for (int i = 2; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const bool option = word.size() > 1 && word[0] == '-' &&
+                        word.find_first_of("0123456789.") != 1;  // a negative number is a value
+    const std::string name(word.substr(0, word.find('=')));
+    if (option && command.get_option_no_throw(name) == nullptr) return name;
+  }
+  return "";
+}
+
 /// What CLI11 found wrong, as one line in the shape of all other errors.
-Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
+Error usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const auto commands = app.get_subcommands();
   const std::string name = commands.empty() ? "" : commands.front()->get_name() + " ";
   std::string message = error.what();
   std::string hint;
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) && !commands.empty()) {
-    // "The following argument was not expected: --budgte"
-    std::string extra = message.substr(message.rfind(": ") + 2);
+  std::string extra;
+  if (!commands.empty()) extra = unknown_option(*commands.front(), argc, argv);
+  if (extra.empty() && error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    // "The following argument was not expected: this one"
+    extra = message.substr(message.rfind(": ") + 2);
     extra = extra.substr(0, extra.find_first_of(" ="));
+  }
+  if (!extra.empty() && !commands.empty()) {
     std::vector<std::string> options;
     for (const CLI::Option* option : commands.front()->get_options())
       options.push_back("--" + option->get_single_name());
@@ -127,7 +144,7 @@ int run(int argc, char** argv, Session& session) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    session.console.error(usage_error(app, error));
+    session.console.error(usage_error(app, error, argc, argv));
     return 2;
   }
   return session.exit_code;

@@ -8,7 +8,7 @@ CLI::Option* add_network_option(CLI::App& command, NetworkOptions& options) {
 
 void add_lowering_options(CLI::App& command, NetworkOptions& options) {
   command.add_option("--batch", options.batch, "images per training step (default: the network's)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{INT32_MAX}));
   command.add_flag("--tf32", options.tf32, "let convolutions and matrix products use TF32");
   command.add_flag("--paper", options.paper, "lower as the SuperNeurons runtime did");
   command

@@ -206,6 +206,7 @@ Status replay(const Options& options, const Session& session) {
   outcome->measured_step_ns = middle(run->measured.steps, how->warmup_steps);
   outcome->measured_peak_bytes = run->measured.peak;
   outcome->outside_bytes = run->measured.outside;
+  outcome->guards = how->guards;
   outcome->time_refused = time_refused(options, *loaded, *how);
   outcome->losses = run->losses;
   session.console.print(format_replay(*outcome) + losses_text(run->losses));
@@ -225,11 +226,13 @@ Status replay(const Options& options, const Session& session) {
 
 void add_replay_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<Options>();
-  auto* command = add_command(app, session, "replay",
-                              "run a plan for real and compare its results with the reference",
-                              "traces/resnet50-b64.jsonl.gz --policy liveness_offload --budget 60% "
-                              "--scale-bytes 1/1024",
-                              [options, &session] { return replay(*options, session); });
+  auto* command = add_command(
+      app, session, "replay", "run a plan for real and compare its results with the reference",
+      "traces/resnet50-b64.jsonl.gz --policy liveness_offload --budget 60% "
+      "--scale-bytes 1/1024",
+      [options, &session] {
+        return with_refusal(replay(*options, session), options->json, session);
+      });
   add_trace_option(*command, options->target);
   add_plan_options(*command, options->source);
   add_budget_option(*command, options->target);
@@ -245,8 +248,7 @@ void add_replay_command(CLI::App& app, Session& session) {
   command->add_option("--data", options->data,
                       "data set to train on (digits, or a file): each training step takes the next "
                       "mini-batch, in a new order each epoch; default: one fixed batch of noise");
-  command->add_option("--seed", options->seed, "of initial values and random ops")
-      ->capture_default_str();
+  add_seed_option(*command, options->seed, "of initial values, random ops and mini-batches");
   command->add_flag("--stress", options->stress,
                     "random delays on all streams, freed ranges poisoned");
   command->add_flag("--guards", options->guards, "guard bytes around every range");

@@ -263,6 +263,11 @@ Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loa
   const bool at_floor = target.budget == "floor";
   const auto budget = budget_of(target, loaded, at_floor ? "" : target.budget);
   if (!budget) return budget.error();
+  if (target.budget.empty() && !loaded.trace.device.empty() &&
+      loaded.trace.device != loaded.profile.device)
+    session.console.note(fmt::format("no --budget: taking the {} of {} (profile {})",
+                                     format_bytes(budget->device), loaded.profile.device,
+                                     loaded.profile.name));
   PlanRequest request{.policy = source.policy,
                       .budget = *budget,
                       .allocator = target.allocator,

@@ -47,6 +47,12 @@ void add_json_option(CLI::App& command, std::string& file);
 /// Writes `text` to `file` unless that is empty.
 Status write_json(const std::string& file, const std::string& text);
 
+/// `--seed`, a whole number.
+void add_seed_option(CLI::App& command, std::uint64_t& seed, const std::string& summary);
+
+/// `status`; that something does not fit is written as JSON as well, if `json` names a file.
+Status with_refusal(Status status, const std::string& json, const Session& session);
+
 /// Options that say which trace, on which device, under which budget.
 struct Target {
   std::string trace;

@@ -49,9 +49,10 @@ Status run(const Options& options, const Session& session) {
 
 void add_simulate_command(CLI::App& app, Session& session) {
   auto options = std::make_shared<Options>();
-  auto* command = add_command(app, session, "simulate", "predict peak, time and traffic of a plan",
-                              "traces/resnet50-b64.jsonl.gz --policy liveness_offload --budget 60%",
-                              [options, &session] { return run(*options, session); });
+  auto* command = add_command(
+      app, session, "simulate", "predict peak, time and traffic of a plan",
+      "traces/resnet50-b64.jsonl.gz --policy liveness_offload --budget 60%",
+      [options, &session] { return with_refusal(run(*options, session), options->json, session); });
   add_trace_option(*command, options->target);
   add_plan_options(*command, options->source);
   add_budget_option(*command, options->target);

@@ -84,7 +84,7 @@ void add_trace_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_flag("--no-choices", options->no_choices,
                     "do not measure every convolution algorithm");
-  command->add_option("--seed", options->seed, "of initial values")->capture_default_str();
+  add_seed_option(*command, options->seed, "of initial values");
 }
 
 }  // namespace superneurons

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 namespace superneurons {
@@ -215,6 +216,17 @@ Status for_each_line_of(std::string_view text, const std::string& name, const Li
   return status ? lines.finish() : status;
 }
 
+std::string followed(const std::string& path) {
+  std::filesystem::path at = path;
+  std::error_code error;
+  for (int links = 0; links < 40 && std::filesystem::is_symlink(at, error); ++links) {
+    const std::filesystem::path to = std::filesystem::read_symlink(at, error);
+    if (error) break;
+    at = at.parent_path() / to;  // `to` alone where it is absolute
+  }
+  return at.string();
+}
+
 Status write_file(const std::string& path, std::string_view text) {
   std::string compressed;
   if (names_gzip(path)) {
@@ -227,13 +239,14 @@ Status write_file(const std::string& path, std::string_view text) {
   if (::stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode))
     return write_directly(path, ::open(path.c_str(), O_WRONLY | O_CLOEXEC), text);
   std::string part;
-  const int file = open_beside(path, part);
+  const std::string target = followed(path);
+  const int file = open_beside(target, part);
   if (file < 0) return io_error(path, "cannot be written");
   const bool written = write_all(file, text);
   int problem = errno;
   const bool closed = ::close(file) == 0;
   if (written && !closed) problem = errno;
-  if (written && closed && ::rename(part.c_str(), path.c_str()) == 0) return Ok{};
+  if (written && closed && ::rename(part.c_str(), target.c_str()) == 0) return Ok{};
   if (written && closed) problem = errno;
   ::unlink(part.c_str());
   errno = problem;

@@ -24,8 +24,11 @@ Status for_each_line_of(
     std::string_view text, const std::string& name,
     const std::function<Status(std::string_view text, std::int64_t number)>& line);
 
+/// The file that writing to `path` changes: what symbolic links lead to, there or not.
+std::string followed(const std::string& path);
+
 /// Writes `text` to a temporary file beside `path`, gzips it if the name ends in .gz, and renames.
-/// On failure neither remains. "-" is standard output; a device or pipe is written directly.
+/// On failure neither remains. Symbolic links stay and are followed. "-" is standard output; a device or pipe is written directly.
 Status write_file(const std::string& path, std::string_view text);
 Result<std::string> read_file(const std::string& path);
 

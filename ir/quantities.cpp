@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 
 #include "ir/files.h"
@@ -42,12 +44,38 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+namespace {
+
+/// "did you mean 12GiB, or 11.18GiB (12 GB)? " for a decimal unit or one cut short, else "".
+/// Decimal units are not taken: whoever writes GB may mean either, and 7 % of a GPU is a lot.
+std::string meant_binary(std::string_view digits, std::string_view unit) {
+  unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
+  double number = 0;
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (code != std::errc{} || end != digits.data() + digits.size() || unit.empty()) return "";
+  const auto letter = static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0])));
+  const bool decimal = unit.size() == 2 && std::toupper(static_cast<unsigned char>(unit[1])) == 'B';
+  const auto power = std::string_view("KMGT").find(letter);
+  if (power == std::string_view::npos || (unit.size() > 1 && !decimal)) return "";
+  std::string text = fmt::format("did you mean {}{}iB", digits, letter);
+  if (decimal) {
+    const double share = std::pow(1000.0 / 1024.0, static_cast<double>(power + 1));
+    text +=
+        fmt::format(", or {}{}iB ({} {}B)", short_number(number * share), letter, digits, letter);
+  }
+  return text + "? ";
+}
+
+}  // namespace
+
 Result<Bytes> parse_bytes(std::string_view text) {
-  const Error error{ErrorCode::bad_usage,
-                    fmt::format("\"{}\" is no size (would be like 12GiB, 1.5GiB, 800MiB, 512KiB or "
-                                "4096)",
-                                text.substr(0, 60))};
   const auto digits = text.substr(0, text.find_first_not_of("0123456789."));
+  const Error error{
+      ErrorCode::bad_usage,
+      fmt::format("\"{}\" is no size ({}would be like 12GiB, 1.5GiB, 800MiB, 512KiB or "
+                  "4096)",
+                  text.substr(0, 60),
+                  meant_binary(digits.substr(0, 30), text.substr(digits.size())))};
   const auto unit = std::find_if(std::begin(kUnits), std::end(kUnits), [&](const Unit& candidate) {
     return candidate.suffix == text.substr(digits.size());
   });

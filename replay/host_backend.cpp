@@ -269,6 +269,7 @@ Status HostBackend::perform_run(const Work& work) {
   call.choice = work.command.choice;
   call.rerun = work.command.rerun;
   call.training_step = work.training_step;
+  call.stop = options_.stop;
   call.reads = work.reads;
   call.writes = work.writes;
   if (work.command.device.bytes > 0_B) {
@@ -277,6 +278,7 @@ Status HostBackend::perform_run(const Work& work) {
   }
   try {
     if (Status status = kernels_->run(call, nullptr); !status) return status;
+    if (call.stopped()) return Error{ErrorCode::cancelled, "stopped"};
   } catch (const std::exception& error) {  // Eigen asks for temporary memory
     return Error{ErrorCode::device, error.what()};
   }

@@ -15,6 +15,7 @@ using ConstMap = Eigen::Map<const Matrix>;
 
 struct Geometry {
   std::int64_t n, c, h, w, k, r, s, stride, pad_h, pad_w, oh, ow;
+  const KernelCall* call = nullptr;  // looked at between images: a layer may take seconds
 
   std::int64_t image() const { return c * h * w; }
   std::int64_t output() const { return k * oh * ow; }
@@ -24,9 +25,19 @@ struct Geometry {
 };
 
 Geometry geometry(const HostCall& call) {
-  return {call.whole("n"),       call.whole("c"),       call.whole("h"),  call.whole("w"),
-          call.whole("k"),       call.whole("r"),       call.whole("s"),  call.whole("stride"),
-          call.padding("pad_h"), call.padding("pad_w"), call.whole("oh"), call.whole("ow")};
+  return {call.whole("n"),
+          call.whole("c"),
+          call.whole("h"),
+          call.whole("w"),
+          call.whole("k"),
+          call.whole("r"),
+          call.whole("s"),
+          call.whole("stride"),
+          call.padding("pad_h"),
+          call.padding("pad_w"),
+          call.whole("oh"),
+          call.whole("ow"),
+          &call.call};
 }
 
 struct Sizes {
@@ -107,7 +118,7 @@ void add_bias(const Geometry& g, const float* bias, float* y) {
 }
 
 void forward(const Geometry& g, const float* x, const float* weight, float* y, float* patches) {
-  for (std::int64_t n = 0; n < g.n; ++n, x += g.image(), y += g.output()) {
+  for (std::int64_t n = 0; n < g.n && !g.call->stopped(); ++n, x += g.image(), y += g.output()) {
     if (patches != nullptr) {
       unroll(g, x, patches);
       Map(y, g.k, g.places()).noalias() =
@@ -125,7 +136,7 @@ void forward(const Geometry& g, const float* x, const float* weight, float* y, f
 void backward_data(const Geometry& g, const float* weight, const float* dy, float* dx,
                    float* patches) {
   std::fill_n(dx, g.n * g.image(), 0.0F);
-  for (std::int64_t n = 0; n < g.n; ++n, dx += g.image(), dy += g.output()) {
+  for (std::int64_t n = 0; n < g.n && !g.call->stopped(); ++n, dx += g.image(), dy += g.output()) {
     if (patches != nullptr) {
       Map(patches, g.patch(), g.places()).noalias() =
           ConstMap(weight, g.k, g.patch()).transpose() * ConstMap(dy, g.k, g.places());
@@ -144,7 +155,7 @@ void backward_data(const Geometry& g, const float* weight, const float* dy, floa
 void backward_filter(const Geometry& g, const float* x, const float* dy, float* dweight,
                      float* patches) {
   std::fill_n(dweight, g.weights(), 0.0F);
-  for (std::int64_t n = 0; n < g.n; ++n, x += g.image(), dy += g.output()) {
+  for (std::int64_t n = 0; n < g.n && !g.call->stopped(); ++n, x += g.image(), dy += g.output()) {
     if (patches != nullptr) {
       unroll(g, x, patches);
       Map(dweight, g.k, g.patch()).noalias() +=

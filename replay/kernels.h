@@ -2,6 +2,7 @@
 // and a few of our own on CUDA; Eigen on the host), surrogate for any trace.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,8 @@ struct KernelCall {
   std::span<std::byte* const> writes;  // of op.writes; a discarded output points to scratch
   std::byte* workspace = nullptr;
   Bytes workspace_bytes{};
+  const std::atomic<bool>* stop = nullptr;  // once set, a slow kernel may end with its work undone
+  bool stopped() const { return stop != nullptr && *stop; }
 };
 
 class Kernels {

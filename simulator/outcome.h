@@ -41,6 +41,7 @@ struct Outcome {
   std::optional<Bytes> measured_peak_bytes;  // predicted: used_peak_bytes
   std::optional<Bytes> outside_bytes;  // device memory taken outside the arena (context, libraries)
   std::optional<bool> equal;
+  bool guards = false;  // measured_peak_bytes holds guard bytes around every range as well
   std::vector<float> losses, reference_losses;  // per training step; empty: there are none
   std::string data;                             // name of the data set trained on, "" for none
   std::int64_t test_images = 0, test_correct = 0;

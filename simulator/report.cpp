@@ -243,8 +243,10 @@ std::string format_replay(const Outcome& outcome) {
   const Nanoseconds step = outcome.measured_step_ns.value_or(Nanoseconds{});
   std::vector<Row> rows = {{"", "predicted", "measured", ""}};
   rows.push_back({"peak of the arena", format_bytes(outcome.used_peak_bytes), format_bytes(peak),
-                  peak == outcome.used_peak_bytes
-                      ? "the same to the byte"
+                  peak == outcome.used_peak_bytes ? "the same to the byte"
+                  : outcome.guards
+                      ? fmt::format("{:+} B of guards, which are no part of the budget",
+                                    (peak - outcome.used_peak_bytes).count)
                       : fmt::format("{:+} B", (peak - outcome.used_peak_bytes).count)});
   const bool refused = !outcome.time_refused.empty();
   rows.push_back({"training step", refused ? "-" : format_time(outcome.step_ns), format_time(step),
@@ -267,6 +269,22 @@ std::string format_json(std::span<const Outcome> outcomes,
   for (const Refusal& refusal : refusals) json["infeasible"].push_back(json_of(refusal));
   for (const BoundRow& bound : bounds) json["bounds"].push_back(json_of(bound));
   // Names may hold bytes that are not UTF-8; they are replaced rather than thrown at.
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string format_refusal_json(const Error& error,
+                                const std::map<std::string, std::string>& options) {
+  Json json = {{"format", "superneurons-result"}, {"version", kReportVersion}};
+  json["options"] = Json::object();
+  for (const auto& [name, value] : options) json["options"][name] = value;
+  json["outcomes"] = Json::array();
+  json["error"] = error.message;
+  if (error.shortage) {
+    const Shortage& shortage = *error.shortage;
+    if (shortage.smallest_budget.count > 0) json["floor_bytes"] = shortage.smallest_budget.count;
+    if (shortage.short_by.count > 0) json["short_bytes"] = shortage.short_by.count;
+    put(json, "op", shortage.op);
+  }
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/result.h"
 #include "simulator/outcome.h"
 #include "simulator/program.h"
 
@@ -71,6 +72,12 @@ std::string format_json(std::span<const Outcome> outcomes,
                         const std::map<std::string, std::string>& options = {},
                         std::span<const Refusal> refusals = {},
                         std::span<const BoundRow> bounds = {});
+
+/// What stands in place of outcomes where something does not fit: "outcomes" is empty, "error" says
+/// why, and, where known, "floor_bytes" is the smallest budget that does, "op" what sets it and
+/// "short_bytes" what was missing at the failing place.
+std::string format_refusal_json(const Error& error,
+                                const std::map<std::string, std::string>& options = {});
 
 /// Chrome trace-event JSON of a timeline with spans, for Perfetto or chrome://tracing: streams are
 /// threads; counters show bytes resident by role when each run starts; a span's arguments name its

@@ -108,6 +108,7 @@ _REPLAY = {
     "test_correct",
     "test_accuracy",
 }
+_REFUSAL = ("error", "floor_bytes", "short_bytes", "op")
 
 
 @dataclass
@@ -120,6 +121,8 @@ class Results:
     # Of compare, as the program writes them: cells without a plan, and what bounds every policy.
     infeasible: list[dict[str, Any]] = field(default_factory=list)
     bounds: list[dict[str, Any]] = field(default_factory=list)
+    # Where a plan does not fit: error, floor_bytes, op, short_bytes. Empty otherwise.
+    refusal: dict[str, Any] = field(default_factory=dict)
 
 
 def _is_whole(value: Any) -> bool:
@@ -175,7 +178,8 @@ def read_results(path: str) -> Results:
         lists[key] = value.get(key, [])
         if not isinstance(lists[key], list) or not all(isinstance(x, dict) for x in lists[key]):
             raise BadInput(f'"{key}" is no array of objects', path)
-    return Results(outcomes, dict(value.get("options", {})), path, **lists)
+    refusal = {key: value[key] for key in _REFUSAL if key in value}
+    return Results(outcomes, dict(value.get("options", {})), path, **lists, refusal=refusal)
 
 
 def format_results(results: Results) -> str:
@@ -194,6 +198,7 @@ def format_results(results: Results) -> str:
         value["infeasible"] = results.infeasible
     if results.bounds:
         value["bounds"] = results.bounds
+    value |= results.refusal
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -204,6 +209,8 @@ def write_results(results: Results, path: str) -> None:
 
 def best(results: Results) -> Outcome:
     """The fastest outcome under the tightest budget of the file; of equals the first."""
+    if not results.outcomes and results.refusal:
+        raise BadInput(f"has no outcomes: {results.refusal['error']}", results.file)
     if not results.outcomes:
         raise BadInput("has no outcomes: no policy fits any of its budgets", results.file)
     return min(results.outcomes, key=lambda outcome: (outcome.budget_bytes, outcome.step_ns))

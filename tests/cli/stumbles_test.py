@@ -1,0 +1,134 @@
+"""What a newcomer stumbled over, so that nobody does again."""
+
+import json
+import os
+import pty
+import subprocess
+import time
+
+import pytest
+from conftest import PROGRAM, ROOT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["replay", "{small}", "--polcy", "liveness"], "'--polcy' (did you mean --policy?"),
+        (["replay", "--polcy", "liveness", "{small}"], "'--polcy' (did you mean --policy?"),
+        (["plan", "{small}", "--polici=liveness"], "'--polici' (did you mean --policy?"),
+        (["simulate", "{small}", "--policy", "liveness", "--budgte", "60%"], "--budget?"),
+        (["simulate", "{small}", "--policy", "liveness", "extra"], "'extra'"),
+    ],
+)
+def test_a_misspelt_option_is_named(run, small, arguments, words):
+    done = run(*(a.format(small=small) for a in arguments))
+    assert done.code == 2
+    assert words in done.error
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan", "replay"])
+def test_what_does_not_fit_is_json_as_well(run, small, tmp_path, command):
+    file = tmp_path / "result.json"
+    arguments = (command, small, "--policy", "liveness", "--budget")
+    done = run(*arguments, "100KiB", "--json", file)
+    assert done.code == 1
+    value = json.loads(file.read_text())
+    assert value["outcomes"] == []
+    assert value["options"]["budget"] == "100KiB"
+    assert value["error"] in done.err
+    assert value["floor_bytes"] > 100 * 1024
+    assert value["op"] in value["error"]
+    assert value["short_bytes"] > 0
+    fits = run(*arguments, value["floor_bytes"], "--json", file)
+    assert fits.code == 0, fits.err
+    assert len(json.loads(file.read_text())["outcomes"]) == 1
+
+
+def test_a_profile_by_its_bare_file_name(run, chain, tmp_path):
+    (tmp_path / "mine").write_text((ROOT / "traces/profiles/h200.json").read_text())
+    arguments = ("simulate", chain, "--policy", "liveness", "--device")
+    assert run(*arguments, "mine", cwd=tmp_path).code == 0
+    done = run(*arguments, "h20", cwd=tmp_path)
+    assert done.code == 2
+    assert "did you mean 'h200'?" in done.error
+    assert "there are" in done.error
+
+
+def test_guards_are_no_overrun(run, small):
+    done = run("replay", small, "--policy", "liveness", "--guards", "--no-reference")
+    assert " of guards, which are no part of the budget" in done.out
+
+
+def test_the_default_budget_of_a_host_trace_is_said(run):
+    arguments = ("simulate", ROOT / "traces" / "small_cnn-b8-host.jsonl.gz", "--policy", "liveness")
+    assert "note: no --budget: taking the " in run(*arguments).err
+    assert "no --budget" not in run(*arguments, "--budget", "1GiB").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["build", "small_cnn", "--batch", "9999999999999999999999"], "9999999999999999999999"),
+        (["build", "small_cnn", "--batch", "0"], "not in range 1 to 2147483647"),
+        (["trace", "small_cnn", "--on", "host", "--seed", "-1"], "'-1' is not a whole number"),
+        (["trace", "small_cnn", "--on", "host", "--seed", "1.5"], "'1.5' is not a whole number"),
+    ],
+)
+def test_numbers_out_of_range(run, tmp_path, arguments, words):
+    done = run(*arguments, "-o", tmp_path / "t.jsonl")
+    assert done.code == 2
+    assert words in done.error
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        ("12GB", "did you mean 12GiB, or 11.18GiB (12 GB)?"),
+        ("500mb", "did you mean 500MiB, or 476.8MiB (500 MB)?"),
+        ("12G", "did you mean 12GiB?"),
+        ("12XB", '"12XB" is no size (would be like'),
+    ],
+)
+def test_decimal_sizes_are_refused_with_what_they_may_mean(run, chain, size, words):
+    done = run("simulate", chain, "--policy", "liveness", "--budget", size)
+    assert done.code == 2
+    assert words in done.error
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_an_output_that_is_a_link_is_written_through(run, tmp_path, there):
+    target = tmp_path / "folder" / "target.jsonl"
+    target.parent.mkdir()
+    if there:
+        target.write_text("old")
+    link = tmp_path / "link.jsonl"
+    link.symlink_to("folder/target.jsonl")
+    done = run("build", "small_cnn", "-o", link)
+    assert done.code == 0, done.err
+    assert link.is_symlink()
+    assert '"superneurons-trace"' in target.read_text()
+    assert os.listdir(target.parent) == ["target.jsonl"]
+
+
+def test_a_long_replay_shows_how_far_it_is(small):
+    try:
+        ours, theirs = pty.openpty()
+    except OSError as error:
+        pytest.skip(f"no terminal can be opened: {error}")
+    process = subprocess.Popen(
+        [PROGRAM, "replay", small, "--policy", "liveness", "--steps", "100000"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=theirs, text=True,
+    )  # fmt: skip
+    shown, end = "", time.monotonic() + 60
+    while "left, then" not in shown and time.monotonic() < end:
+        shown += os.read(ours, 65536).decode()
+    process.send_signal(2)
+    process.communicate(timeout=60)
+    shown += os.read(ours, 65536).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "training step " in shown
+    assert " of 100000, " in shown
+    assert "note: a training step takes about " in shown
+    assert "superneurons: interrupted" in shown
+    assert process.returncode == 130
