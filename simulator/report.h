@@ -74,8 +74,8 @@ std::string format_json(std::span<const Outcome> outcomes,
                         std::span<const BoundRow> bounds = {});
 
 /// What stands in place of outcomes where something does not fit: "outcomes" is empty, "error" says
-/// why, and, where known, "floor_bytes" is the smallest budget that does, "op" what sets it and
-/// "short_bytes" what was missing at the failing place.
+/// why, and, where known, "floor_bytes" is the smallest budget that does, "short_bytes" what was
+/// missing where it failed and "op" where that was, or what sets the floor.
 std::string format_refusal_json(const Error& error,
                                 const std::map<std::string, std::string>& options = {});
 

@@ -77,6 +77,14 @@ def inputs(kind, folder):
             write_results(folder / "c.json", outcome(), outcome(policy="b", trace="other"))
         ],
         "fidelity": lambda: [write_fidelity(folder / "f.jsonl", row(), row("keep_all"))],
+        "loss": lambda: [
+            write_results(
+                folder / "l.json",
+                outcome(losses=[2.5, None, 0.5], reference_losses=[2.5, None, 0.5]),
+                outcome(losses=[2.5, 1.0], data="d", test_images=3, test_correct=2,
+                        test_accuracy=2 / 3),
+            )
+        ],
         "timeline": lambda: [timeline(folder / "t.json")],
     }[kind]()
 
@@ -101,7 +109,7 @@ def test_axes_name_their_units(tmp_path):
     for kind in plot.KINDS:
         for axes in plot.draw(kind, inputs(kind, tmp_path)).axes:
             for label in filter(None, (axes.get_xlabel(), axes.get_ylabel())):
-                assert label == "plan step" or label.endswith(("(GiB)", "(ms)", "(%)"))
+                assert label in {"plan step", "training step", "loss"} or label.endswith(("(GiB)", "(ms)", "(%)"))
 
 
 def test_png_is_drawn_too(tmp_path):
@@ -116,6 +124,7 @@ def test_png_is_drawn_too(tmp_path):
         (["memory", "{m}", "-o", "{out}/no/such/folder.pdf"], "cannot be written"),
         (["pareto", "{m}", "-o", "{out}.pdf"], 'the format is "superneurons-memory"'),
         (["timeline", "{m}", "-o", "{out}.pdf"], "is no timeline"),
+        (["loss", "{m}", "-o", "{out}.pdf"], 'the format is "superneurons-memory"'),
         (["timeline", "{m}", "{m}", "-o", "{out}.pdf"], "2 inputs"),
     ],
 )

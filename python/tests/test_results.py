@@ -51,6 +51,8 @@ def test_what_was_read_is_written_back_to_the_byte(tmp_path):
         outcome(),
         outcome(measured_step_ns=5, measured_peak_bytes=6, outside_bytes=7, equal=True),
         outcome(measured_step_ns=5, equal=True, time_refused="another GPU"),
+        outcome(losses=[2.5, None], reference_losses=[2.5, None]),
+        outcome(data="digits", test_images=8, test_correct=6, test_accuracy=0.75),
         infeasible=[{"policy": "keep_all", "smallest_budget_bytes": 5}],
         bounds=[{"name": "time", "step_ns": 9}],
     )
@@ -71,6 +73,16 @@ def test_what_the_program_compares_is_written_back_to_the_byte(root, program, tm
     read = results.read_results(str(file))
     assert results.format_results(read).encode() == file.read_bytes()
     assert results.best(read).policy in {outcome.policy for outcome in read.outcomes}
+
+
+def test_a_refusal_is_kept_and_said(tmp_path):
+    refusal = {"error": "does not fit", "floor_bytes": 7, "short_bytes": 3, "op": "conv1"}
+    file = write(tmp_path / "r.json", **refusal)
+    read = results.read_results(file)
+    assert read.refusal == refusal
+    assert results.format_results(read).encode() == (tmp_path / "r.json").read_bytes()
+    with pytest.raises(BadInput, match="has no outcomes: does not fit"):
+        results.best(read)
 
 
 def test_lists_of_a_comparison_hold_objects(tmp_path):
@@ -100,6 +112,7 @@ def test_best_is_the_fastest_under_the_tightest_budget(tmp_path, capsys):
     [
         ({"step_ns": 1.5}, '"step_ns" of outcome 0 is 1.5 (would be a whole number)'),
         ({"step_ns": True}, '"step_ns" of outcome 0 is true (would be a whole number)'),
+        ({"losses": [1, "x"]}, '"losses" of outcome 0 is [1, "x"] (would be an array of numbers)'),
         ({"policy": None}, '"policy" of outcome 0 is null (would be a text)'),
         (
             {"stall_ns": {"gap": "x"}},

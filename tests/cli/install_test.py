@@ -20,6 +20,7 @@ def test_the_installed_program_finds_its_profiles(tmp_path):
         [moved / "bin" / "superneurons", "devices", "--json", "-"],
         capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
+    assert (moved / "share/superneurons/data/digits.csv.gz").exists()
     files = [device["file"] for device in json.loads(done.stdout)["devices"]]
     assert len(files) == len(list((ROOT / "traces" / "profiles").glob("*.json")))
     assert all((tmp_path / file).resolve().is_relative_to(moved) for file in files)
