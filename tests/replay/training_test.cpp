@@ -174,7 +174,7 @@ TEST(Training, learns_digits_in_less_memory_than_liveness_needs) {
   PlanRequest request{.policy = "liveness", .budget = {1_GiB, 1_GiB}};
   const auto floor = smallest_budget(trace, profile, request, predict);
   ASSERT_TRUE(floor) << floor.error().message;
-  request.budget.device = {floor->budget.count * 6 / 10};
+  request.budget.device = {floor->budget.count * 7 / 10};
   EXPECT_EQ(make_plan(trace, profile, request, predict).error().code, ErrorCode::does_not_fit);
   request.policy = "recompute_offload";
   const auto plan = make_plan(trace, profile, request, predict);
