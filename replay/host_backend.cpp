@@ -64,7 +64,8 @@ class HostBackend final : public ReplayBackend {
 
  private:
   HostMemory& memory(Space space) { return space == Space::device ? arena_ : pool_; }
-  Status need(Space space, Range range, Bytes& peak);
+  Bytes& peak(Space space) { return space == Space::device ? peak_ : host_peak_; }
+  Status need(Space space, Range range, Bytes& high);
   Status resolve(const Issue& issued, Work& work);
   Result<std::vector<std::byte*>> addresses(std::span<const Bytes> offsets,
                                             const std::vector<Access>& accesses);
@@ -150,8 +151,8 @@ Status HostBackend::sync() {
   return failure();
 }
 
-/// The range lies in its memory; raises the peak to its end.
-Status HostBackend::need(Space space, Range range, Bytes& peak) {
+/// The range lies in its memory; raises `high` to its end.
+Status HostBackend::need(Space space, Range range, Bytes& high) {
   const Bytes size = memory(space).bytes();
   if (range.offset < 0_B || range.bytes < 0_B || range.offset + range.bytes > size)
     return Error{ErrorCode::device, "bytes " + std::to_string(range.offset.count) + " to " +
@@ -159,7 +160,7 @@ Status HostBackend::need(Space space, Range range, Bytes& peak) {
                                         " are outside the " +
                                         (space == Space::device ? "arena" : "host pool") + " of " +
                                         std::to_string(size.count) + " bytes"};
-  peak = std::max(peak, range.offset + range.bytes);
+  high = std::max(high, range.offset + range.bytes);
   return Ok{};
 }
 
@@ -319,8 +320,7 @@ Status HostBackend::failure() {
 Status HostBackend::initialise(const Trace& trace, TensorId tensor, Space space, Range range) {
   const Result<Content> content = first_content(trace, tensor, options_.seed);
   if (!content) return content.error();
-  if (Status status = need(space, range, space == Space::device ? peak_ : host_peak_); !status)
-    return status;
+  if (Status status = need(space, range, peak(space)); !status) return status;
   fill(memory(space).data() + range.offset.count, range.bytes, *content);
   return Ok{};
 }
@@ -341,11 +341,8 @@ Status HostBackend::read(Space space, Range range, std::byte* to) {
 
 /// The streams meet around the copies, about which the program's waits know nothing.
 Status HostBackend::feed(std::vector<Fed> inputs) {
-  for (const Fed& input : inputs) {
-    Status status =
-        need(input.space, input.range, input.space == Space::device ? peak_ : host_peak_);
-    if (!status) return status;
-  }
+  for (const Fed& input : inputs)
+    if (Status s = need(input.space, input.range, peak(input.space)); !s) return s;
   const std::uint32_t met = serial_event_ + 1;
   const auto streams = static_cast<std::uint32_t>(kStreamNames.size());
   for (std::uint32_t i = 1; i < streams; ++i) {
