@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/files.h"
 
@@ -16,16 +17,17 @@ constexpr int kLongestChain = 32;  // reruns in a row; a longer chain keeps a va
 struct Copy {
   std::int64_t device = kAbsent, host = kAbsent;
   std::int64_t dropped = kAbsent;  // the value that was dropped and is still to be made again
-  std::size_t drop = 0;            // the edit that dropped it
+  std::size_t drop = 0;            // the edit that dropped it last
+  bool keep = true;                // once made again, though only as a link
   std::uint32_t absent_since = 0;  // place from which it may be brought back
   std::uint32_t built = 0;         // the last segment that made it: 1 + plan step
-  bool kept = false;               // made again for good, not only as a link
+  bool kept = false;               // made again until its last use, not only as a link
 };
 
 /// Walks the plan once and edits it.
 class Rebuilder {
  public:
-  Rebuilder(const PolicyContext& context, const Plan& plan, std::span<const Idle> drops,
+  Rebuilder(const PolicyContext& context, const Plan& plan, std::vector<Drop> drops,
             const std::vector<bool>& may_rerun)
       : context_(context),
         plan_(plan),
@@ -33,10 +35,10 @@ class Rebuilder {
         clock_(clock_of(context.trace, plan)),
         copies_(context.trace.tensors.size()),
         choice_(context.trace.ops.size(), 0),
-        drops_(drops.begin(), drops.end()),
+        drops_(std::move(drops)),
         edits_(plan.steps.size()) {
     std::stable_sort(drops_.begin(), drops_.end(),
-                     [](const Idle& a, const Idle& b) { return a.before < b.before; });
+                     [](const Drop& a, const Drop& b) { return a.idle.before < b.idle.before; });
     for (std::size_t i = 0; i < plan.begin.size(); ++i) {
       Copy& start = copies_[context.trace.carry[i].start.index];
       if (plan.begin[i].place == Place::device) start.device = 0;
@@ -51,7 +53,7 @@ class Rebuilder {
       const PlanStep& step = plan_.steps[at_];
       if (step.kind == StepKind::run) run_op(step, rerun[at_]);
       else move(step);
-      for (; next_drop < drops_.size() && drops_[next_drop].before == at_; ++next_drop)
+      for (; next_drop < drops_.size() && drops_[next_drop].idle.before == at_; ++next_drop)
         drop(drops_[next_drop]);
     }
     return std::move(edits_).apply(plan_);
@@ -70,7 +72,8 @@ class Rebuilder {
   const std::string& name(TensorId tensor) const { return context_.trace[tensor].name; }
 
   void run_op(const PlanStep& step, bool rerun) {
-    while (!ensure_all(needs_of(context_, step, rerun))) {
+    wanted_ = needs_of(context_, step, rerun);
+    while (!ensure_wanted()) {
     }
     emit(step);
     choice_[step.subject] = step.choice;
@@ -95,18 +98,20 @@ class Rebuilder {
     }
   }
 
-  void drop(const Idle& idle) {
+  void drop(const Drop& what) {
+    const Idle& idle = what.idle;
     Copy& dropped = copy(idle.tensor);
     if (dropped.device != idle.version) return;
     std::string why;
     if (context_.explain)
-      why =
-          fmt::format("{} ({}) is made again by {} in {} when {} needs it", name(idle.tensor),
-                      format_bytes(context_.trace[idle.tensor].bytes), op_name(idle.made),
-                      format_time(clock_[idle.made + 1] - clock_[idle.made]), op_name(idle.after));
+      why = fmt::format("{} ({}) is made again by {} in {} when {} needs it{}", name(idle.tensor),
+                        format_bytes(context_.trace[idle.tensor].bytes), op_name(idle.made),
+                        format_time(clock_[idle.made + 1] - clock_[idle.made]), op_name(idle.after),
+                        what.why);
     dropped.drop =
         edits_.insert(at_ + 1, Rank::free, tensor_step(StepKind::free, idle.tensor), why);
     dropped.dropped = idle.version;
+    dropped.keep = what.keep;
     dropped.device = kAbsent;
     dropped.absent_since = at_ + 1;
   }
@@ -117,12 +122,14 @@ class Rebuilder {
 
   /// False if a drop was taken back for another try: an older value of the same tensor, made again
   /// for one need, stands in the way of another, or would pass where the dropped one has to stay.
-  bool ensure_all(std::span<const Value> needs) {
-    for (const Value& need : needs)
+  bool ensure_wanted() {
+    for (const Value& need : wanted_)
       if (!ensure(need, 0) && copy(need.tensor).dropped == need.version)
         return try_without(need.tensor);
-    for (const auto& [tensor, before] : log_)
-      if (copy(tensor).dropped != kAbsent) return try_without(tensor);
+    for (const auto& [tensor, before] : log_) {
+      const Copy& now = copy(tensor);
+      if (now.dropped != kAbsent && now.dropped != now.device) return try_without(tensor);
+    }
     return true;
   }
 
@@ -190,9 +197,13 @@ class Rebuilder {
     log(made.tensor);
     output.device = made.version;
     output.built = at_ + 1;
-    output.kept = owed;
-    if (owed) output.dropped = kAbsent;
+    output.kept = owed && (output.keep || is_wanted(made));
+    if (output.kept) output.dropped = kAbsent;
     return true;
+  }
+
+  bool is_wanted(const Value& value) const {
+    return std::find(wanted_.begin(), wanted_.end(), value) != wanted_.end();
   }
 
   void log(TensorId tensor) { log_.push_back({tensor, copy(tensor)}); }
@@ -217,8 +228,9 @@ class Rebuilder {
       edits_.insert(at_, Rank::run, run_step(op, choice_[op.index], std::move(reruns_[i].discard)),
                     std::move(why));
       for (const TensorId link : last_use[i]) {
-        edits_.insert(at_, Rank::run, tensor_step(StepKind::free, link));
+        copy(link).drop = edits_.insert(at_, Rank::run, tensor_step(StepKind::free, link));
         copy(link).device = kAbsent;
+        copy(link).absent_since = at_;
       }
     }
     log_.clear();
@@ -257,9 +269,10 @@ class Rebuilder {
   std::vector<Nanoseconds> clock_;
   std::vector<Copy> copies_;           // by tensor
   std::vector<std::uint32_t> choice_;  // by op
-  std::vector<Idle> drops_;            // in plan order
+  std::vector<Drop> drops_;            // in plan order
   Edits edits_;
   std::uint32_t at_ = 0;
+  std::span<const Value> wanted_;  // by the op at hand
   // The segment being put together, and how to undo parts of it.
   std::vector<Rerun> reruns_;
   std::vector<TensorId> fetches_;
@@ -268,9 +281,9 @@ class Rebuilder {
 
 }  // namespace
 
-Plan rebuild_later(const PolicyContext& context, const Plan& plan, std::span<const Idle> drops,
+Plan rebuild_later(const PolicyContext& context, const Plan& plan, std::vector<Drop> drops,
                    const std::vector<bool>& may_rerun) {
-  return Rebuilder(context, plan, drops, may_rerun).run();
+  return Rebuilder(context, plan, std::move(drops), may_rerun).run();
 }
 
 }  // namespace superneurons

@@ -1,15 +1,22 @@
-// Recompute (SuperNeurons, PPoPP 2018, section 3.4, speed-centric): outputs of cheap layers (POOL,
-// ACT, LRN, BN, dropout) are dropped after their last forward use. At the first backward use the
-// segment from the checkpoint up to what is needed runs again, once, and its results stay until
-// their last use. Checkpoints are the layers that the paper keeps: convolution, FC, fork, join,
-// concat, softmax. Ops of other programs have no such names: there an op is cheap if it takes about
-// as long as moving its operands through memory.
+// Recompute (SuperNeurons, PPoPP 2018, section 3.4): outputs of cheap layers (POOL, ACT, LRN, BN,
+// dropout) are dropped after their last forward use. When backward needs one, its segment runs
+// again from the checkpoint up to it: once, and all stays until its last use (speed-centric, O(N)
+// reruns), or for every backward layer anew, so that only what that layer needs stays
+// (memory-centric, O(N^2)), or, cost-aware, once where the whole segment takes no more than the
+// largest layer, l_peak, which no plan of a layer at a time goes below. Checkpoints are the layers
+// that the paper keeps: convolution, FC, fork, join, concat, softmax. Ops of other programs have no
+// such names: there an op is cheap if it takes about as long as moving its operands through memory.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
+#include <optional>
 
+#include "ir/files.h"
 #include "policies/options.h"
 #include "policies/passes.h"
 #include "policies/rebuild.h"
+#include "policies/segments.h"
 
 namespace superneurons {
 namespace {
@@ -51,16 +58,45 @@ std::vector<bool> cheap_ops(const PolicyContext& context) {
   return cheap;
 }
 
+struct Options {
+  std::string strategy;
+  bool need_all = false;
+  bool drop_saved = false;
+  LayerPeak layer_peak = LayerPeak::held;
+  Bytes least{};
+};
+
+Result<Options> parse(const PolicyContext& context) {
+  const auto choice = [&](const char* option, std::initializer_list<std::string_view> values) {
+    return one_of(context, "recompute", option, values);
+  };
+  const Result<std::string> strategy = choice("strategy", {"cost_aware", "speed", "memory"});
+  const Result<std::string> need = choice("need", {"budget", "all"});
+  const Result<std::string> saved = choice("saved", {"drop", "keep"});
+  const Result<std::string> peak = choice("l_peak", {"held", "distinct", "aliased"});
+  const Result<Bytes> least = bytes_of(context, "recompute", "min");
+  for (const Result<std::string>* result : {&strategy, &need, &saved, &peak})
+    if (!*result) return result->error();
+  if (!least) return least.error();
+  return Options{*strategy, *need == "all", *saved == "drop",
+                 *peak == "held"       ? LayerPeak::held
+                 : *peak == "distinct" ? LayerPeak::distinct
+                                       : LayerPeak::aliased,
+                 *least};
+}
+
 /// What to drop, the best first: most bytes x time for the least time to make it again.
 std::vector<Idle> droppable(const PolicyContext& context, const Plan& plan,
-                            const std::vector<bool>& cheap, Bytes least) {
+                            const std::vector<bool>& cheap, const Options& options) {
   const std::vector<Nanoseconds> clock = clock_of(context.trace, plan);
   const std::vector<std::uint32_t> runs = runs_before(plan);
   std::vector<Idle> drops = idle_into_backward(context, plan);
   std::erase_if(drops, [&](const Idle& idle) {
     if (runs[idle.after] == runs[idle.before + 1]) return true;  // nothing runs without it
     // Two readers in forward make it a fork, where a segment ends.
-    return context.trace[idle.tensor].bytes < least || idle.readers > 1 ||
+    const Tensor& tensor = context.trace[idle.tensor];
+    if (tensor.role == Role::saved && !options.drop_saved) return true;
+    return tensor.bytes < options.least || idle.readers > 1 ||
            !cheap[plan.steps[idle.made].subject];
   });
   const auto worth = [&](const Idle& idle) {
@@ -73,23 +109,64 @@ std::vector<Idle> droppable(const PolicyContext& context, const Plan& plan,
   return drops;
 }
 
+/// All of them, to be kept once they are made again or not.
+std::vector<Drop> with_strategy(const std::vector<Idle>& idles, bool keep) {
+  std::vector<Drop> drops;
+  for (const Idle& idle : idles) drops.push_back({idle, keep});
+  return drops;
+}
+
+/// Segments that take more than the largest layer are not kept.
+std::vector<Drop> cost_aware(const PolicyContext& context, const Plan& plan,
+                             const std::vector<Idle>& idles, const std::vector<bool>& cheap,
+                             LayerPeak measure) {
+  const Segments segments = find_segments(context, plan, idles, cheap, measure);
+  std::vector<Drop> drops = with_strategy(idles, true);
+  for (std::size_t i = 0; i < drops.size(); ++i) {
+    const Bytes live = segments.live[segments.of[i]];
+    drops[i].keep = live <= segments.layer_peak;
+    if (context.explain && !drops[i].keep)
+      drops[i].why = fmt::format(", each time, as its segment takes {} and the largest layer {}",
+                                 format_bytes(live), format_bytes(segments.layer_peak));
+  }
+  return drops;
+}
+
+/// The fewest of the drops that fit, if all of them do.
+std::optional<Plan> fewest(const PolicyContext& context, const Plan& incoming,
+                           const std::vector<Drop>& drops, const std::vector<bool>& cheap,
+                           const Plan& all) {
+  if (!fits(context, all)) return {};
+  const auto build = [&](std::size_t count) {
+    return rebuild_later(context, incoming, {drops.begin(), drops.begin() + count}, cheap);
+  };
+  return build(fewest_that_fit(context, drops.size(), build));
+}
+
 }  // namespace
 
 Result<Plan> recompute(const PolicyContext& context, const Plan& incoming) {
-  const Result<std::string> need = one_of(context, "recompute", "need", {"budget", "all"});
-  if (!need) return need.error();
-  const Result<Bytes> least = bytes_of(context, "recompute", "min");
-  if (!least) return least.error();
-  if (*need == "budget" && fits(context, incoming)) return incoming;
+  const Result<Options> options = parse(context);
+  if (!options) return options.error();
+  if (!options->need_all && fits(context, incoming)) return incoming;
   const std::vector<bool> cheap = cheap_ops(context);
-  const std::vector<Idle> drops = droppable(context, incoming, cheap, *least);
-  const auto build = [&](std::size_t count) {
-    return rebuild_later(context, incoming, std::span(drops).first(count), cheap);
-  };
-  Plan all = build(drops.size());
-  if (*need == "all") return all;
-  if (!fits(context, all)) return smaller_of(context, std::move(all), incoming);
-  return build(fewest_that_fit(context, drops.size(), build));
+  const std::vector<Idle> idles = droppable(context, incoming, cheap, *options);
+  // Under a budget, as little as possible is made again: segments once wherever that fits.
+  std::vector<std::vector<Drop>> tries;
+  const bool aware = options->strategy == "cost_aware";
+  if (options->strategy == "speed" || (aware && !options->need_all))
+    tries.push_back(with_strategy(idles, true));
+  if (options->strategy == "memory") tries.push_back(with_strategy(idles, false));
+  if (aware) tries.push_back(cost_aware(context, incoming, idles, cheap, options->layer_peak));
+  Plan least = incoming;
+  for (const std::vector<Drop>& drops : tries) {
+    Plan all = rebuild_later(context, incoming, drops, cheap);
+    if (options->need_all) return all;
+    if (std::optional<Plan> plan = fewest(context, incoming, drops, cheap, all))
+      return *std::move(plan);
+    least = smaller_of(context, std::move(all), least);
+  }
+  return least;
 }
 
 }  // namespace superneurons

@@ -32,12 +32,20 @@ std::span<const PolicyEntry> policies() {
             "fits"},
            {"min", "1KiB", "smallest tensor that moves"}},
           offload},
-      PolicyEntry{"recompute",
-                  "outputs of cheap layers are dropped in forward and made again in backward",
-                  {Fact::accesses, Fact::phases},
-                  {{"need", "budget", "budget: as few as it takes to fit; all"},
-                   {"min", "1KiB", "smallest tensor that is dropped"}},
-                  recompute},
+      PolicyEntry{
+          "recompute",
+          "outputs of cheap layers are dropped in forward and made again in backward",
+          {Fact::accesses, Fact::phases},
+          {{"strategy", "cost_aware",
+            "speed: segments are made again once; memory: for every use; cost_aware: once "
+            "where they take no more than the largest layer, l_peak, or fit the budget"},
+           {"need", "budget", "budget: as few as it takes to fit; all"},
+           {"saved", "drop", "keep: masks and statistics stay; drop"},
+           {"l_peak", "held",
+            "held: operands of the largest op and what absent ones are made from; distinct: "
+            "operands; aliased: and those in place twice"},
+           {"min", "1KiB", "smallest tensor that is dropped"}},
+          recompute},
   };
   return entries;
 }

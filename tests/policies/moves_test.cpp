@@ -156,8 +156,8 @@ TEST(Recompute, RerunsASegmentOnceAndInPlaceOpsFromTheirOldVersion) {
   trace.ops[5].kind = "SoftmaxCrossEntropyForward";
   // s is smaller than a unit: it stays, and the rerun writes it again.
   EXPECT_EQ(steps_of(trace, good_plan(trace,
-                                      "liveness+recompute:need=all,min=2K"
-                                      "iB")),
+                                      "liveness+recompute:need=all,"
+                                      "strategy=speed,min=2KiB")),
             "run Conv2dForward; run LrnForward; run BatchNormForward; free p; run ReluForward; "
             "run Conv2dForward2; free q; run Loss; free c; "
             "run LrnForward; run BatchNormForward; run ReluForward; "
