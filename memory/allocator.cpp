@@ -14,6 +14,10 @@ std::unique_ptr<Allocator> make_heap(Bytes capacity) {
   return std::make_unique<Heap>(capacity, order);
 }
 
+std::unique_ptr<Allocator> make_uncoalesced(Bytes capacity) {
+  return std::make_unique<Heap>(capacity, HoleOrder::lowest, kAllocationUnit, Coalesce::no);
+}
+
 std::unique_ptr<Allocator> make_caching(Bytes capacity) {
   return std::make_unique<Caching>(capacity);
 }
@@ -21,6 +25,9 @@ std::unique_ptr<Allocator> make_caching(Bytes capacity) {
 constexpr std::array kAllocators = {
     AllocatorEntry{"first_fit", "lowest hole that is large enough, 1 KiB blocks (SuperNeurons)",
                    false, make_heap<HoleOrder::lowest>},
+    AllocatorEntry{"first_fit_no_coalesce",
+                   "the same as the paper prints it: freed neighbours never join", false,
+                   make_uncoalesced, false, false},
     AllocatorEntry{"best_fit", "smallest hole that is large enough, 1 KiB blocks", false,
                    make_heap<HoleOrder::smallest>},
     AllocatorEntry{"oldest_freed_first",

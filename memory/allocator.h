@@ -42,11 +42,13 @@ struct AllocatorEntry {
   std::string_view summary;  // one line
   bool offline = false;  // true: offsets are planned from all lifetimes (memory/static_offsets.h)
   std::unique_ptr<Allocator> (*make)(Bytes capacity) = nullptr;  // null if offline
-  bool elastic = false;  // true: offsets depend on the capacity, so that what needs P bytes in an
-                         // endless arena may work in fewer
+  bool elastic = false;   // true: offsets depend on the capacity, so that what needs P bytes in an
+                          // endless arena may work in fewer
+  bool coalesces = true;  // false: what was cut once stays cut
 };
 
-/// The explicit table: first_fit, best_fit, oldest_freed_first, caching, static_offsets.
+/// The explicit table: first_fit, first_fit_no_coalesce, best_fit, oldest_freed_first, caching,
+/// static_offsets.
 std::span<const AllocatorEntry> allocators();
 const AllocatorEntry* find_allocator(std::string_view name);
 

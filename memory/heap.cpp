@@ -4,10 +4,11 @@
 
 namespace superneurons {
 
-Heap::Heap(Bytes capacity, HoleOrder order, Bytes unit)
+Heap::Heap(Bytes capacity, HoleOrder order, Bytes unit, Coalesce coalesce)
     : capacity_{std::max<std::int64_t>(capacity.count, 0) / unit.count * unit.count},
       order_(order),
-      unit_(unit) {
+      unit_(unit),
+      coalesce_(coalesce) {
   if (capacity_ > 0_B) add_hole(0_B, {capacity_, 0});
 }
 
@@ -75,6 +76,7 @@ void Heap::free(Bytes offset) {
   if (found == taken_.end()) return;
   Hole hole{found->second, ++frees_};
   taken_.erase(found);
+  if (coalesce_ == Coalesce::no) return add_hole(offset, hole);
   auto after = holes_.lower_bound(offset);
   if (after != holes_.end() && after->first == offset + hole.size) {
     hole.size += after->second.size;

@@ -1,5 +1,7 @@
 // The heap behind first_fit, best_fit and oldest_freed_first: they differ only in the order in
-// which they look at holes. Neighbouring holes coalesce at once.
+// which they look at holes. Neighbouring holes coalesce at once, but in first_fit_no_coalesce: the
+// pool as the paper describes it (PPoPP 2018, section 3.3.2), which cuts nodes and never joins
+// them.
 //
 // First fit, in units of 1 KiB, capacity 10:
 //     allocate 3, 2, 4     aaabbcccc.
@@ -19,6 +21,9 @@
 
 namespace superneurons {
 
+/// Whether a freed range joins the holes beside it.
+enum class Coalesce : std::uint8_t { yes, no };
+
 /// What a heap takes first among the holes that are large enough.
 enum class HoleOrder : std::uint8_t { lowest, smallest, oldest };
 
@@ -28,7 +33,8 @@ enum class HoleOrder : std::uint8_t { lowest, smallest, oldest };
 class Heap final : public Allocator {
  public:
   /// `unit`: what sizes are rounded up to, and the capacity down to.
-  Heap(Bytes capacity, HoleOrder order, Bytes unit = kAllocationUnit);
+  Heap(Bytes capacity, HoleOrder order, Bytes unit = kAllocationUnit,
+       Coalesce coalesce = Coalesce::yes);
 
   std::optional<Bytes> allocate(Bytes size) override;
   bool reserve(Bytes offset, Bytes size) override;
@@ -49,11 +55,16 @@ class Heap final : public Allocator {
   void remove_hole(Holes::iterator at);
   /// Cuts [offset, offset + size) out of the hole that holds it.
   void take(Holes::iterator at, Bytes offset, Bytes size);
-  bool is_top(Bytes offset, const Hole& hole) const { return offset + hole.size == capacity_; }
+  /// Where holes do not join, a freed one at the end is no top: in a larger arena it would be a
+  /// hole like others.
+  bool is_top(Bytes offset, const Hole& hole) const {
+    return offset + hole.size == capacity_ && (coalesce_ == Coalesce::yes || hole.freed == 0);
+  }
 
   Bytes capacity_;
   HoleOrder order_;
   Bytes unit_;
+  Coalesce coalesce_;
   Bytes high_water_{};
   std::int64_t frees_ = 0;
   Holes holes_;

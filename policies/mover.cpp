@@ -3,19 +3,35 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "ir/files.h"
 #include "memory/allocator.h"
+#include "policies/options.h"
 
 namespace superneurons {
+Result<Lookahead> parse_lookahead(const PolicyContext& context, std::string_view policy) {
+  const std::string& text = context.options.at("lookahead");
+  if (text == "auto") return Lookahead{};
+  Lookahead lookahead{Lookahead::Unit::ops, 0};
+  const char* end = text.data() + text.size();
+  if (text.ends_with("layers")) {
+    lookahead.unit = Lookahead::Unit::layer_steps;
+    end -= 6;
+  }
+  const auto [stop, error] = std::from_chars(text.data(), end, lookahead.count);
+  if (error == std::errc() && stop == end) return lookahead;
+  return bad_option(policy, "lookahead", text, "auto, a number of ops, or 3layers");
+}
 
 Mover::Mover(const PolicyContext& context, const Plan& plan,
              const std::function<bool(const Idle&)>& wanted)
     : context_(context),
       plan_(plan),
       clock_(clock_of(context.trace, plan)),
-      runs_(runs_before(plan)) {
-  find_layer_steps();
+      runs_(runs_before(plan)),
+      run_step_(run_steps(plan)),
+      first_of_layer_step_(layer_steps(context.trace, plan)) {
   for (const Idle& idle : idle_into_backward(context, plan))
     if (wanted(idle) && runs_[idle.after] > runs_[idle.before] + 1) candidates_.push_back(idle);
   std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Idle& a, const Idle& b) {
@@ -51,20 +67,6 @@ double Mover::area(const Idle& idle) const {
   const auto length = gap(idle) > 0_ns ? static_cast<double>(gap(idle).count)
                                        : static_cast<double>(idle.after - idle.before);
   return length * static_cast<double>(bytes(idle).count);
-}
-
-void Mover::find_layer_steps() {
-  const Trace& trace = context_.trace;
-  const Op* before = nullptr;
-  for (std::uint32_t i = 0; i < plan_.steps.size(); ++i) {
-    if (plan_.steps[i].kind != StepKind::run) continue;
-    const Op& op = trace[plan_.steps[i].op()];
-    if (before == nullptr || op.layer.empty() || op.layer != before->layer ||
-        op.phase != before->phase)
-      first_of_layer_step_.push_back(i);
-    before = &op;
-    run_step_.push_back(i);
-  }
 }
 
 /// Drops what the host has no room for, counting every copy as if it stayed: no order of copies
@@ -106,15 +108,11 @@ void Mover::set_fetches(std::vector<Move>& moves, const Timing& timing) const {
 }
 
 std::uint32_t Mover::fetch_place(const Idle& idle, Lookahead lookahead, Nanoseconds start) const {
-  const auto back = [&](const std::vector<std::uint32_t>& steps) {
-    const auto here = std::upper_bound(steps.begin(), steps.end(), idle.after) - 1;
-    const auto index = static_cast<std::size_t>(here - steps.begin());
-    return steps[index - std::min<std::size_t>(index, lookahead.count)];
-  };
-  if (lookahead.unit == Lookahead::Unit::ops) return back(run_step_);
+  if (lookahead.unit == Lookahead::Unit::ops) return back(run_step_, idle.after, lookahead.count);
   if (lookahead.unit == Lookahead::Unit::layer_steps)
     // Inside its own layer step the value is wanted by this op, not by the layer's first.
-    return lookahead.count == 0 ? idle.after : back(first_of_layer_step_);
+    return lookahead.count == 0 ? idle.after
+                                : back(first_of_layer_step_, idle.after, lookahead.count);
   const auto after = std::upper_bound(clock_.begin(), clock_.begin() + idle.after + 1, start);
   return after == clock_.begin() ? 0 : static_cast<std::uint32_t>(after - clock_.begin() - 1);
 }

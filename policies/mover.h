@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "policies/rewrite.h"
@@ -13,6 +14,9 @@ struct Lookahead {
   Unit unit = Unit::copy;  // so that the predicted copy just hides
   std::uint32_t count = 0;
 };
+
+/// The option `lookahead` of a policy: "auto" (copy), "N" ops or "Nlayers".
+Result<Lookahead> parse_lookahead(const PolicyContext& context, std::string_view policy);
 
 inline constexpr std::uint32_t kNoWindow = 0xffffffff;
 
@@ -53,7 +57,6 @@ class Mover {
   Nanoseconds gap(const Idle& idle) const;
   bool hides(const Idle& idle) const;
   double area(const Idle& idle) const;
-  void find_layer_steps();
   void keep_within_host();
   void set_fetches(std::vector<Move>& moves, const Timing& timing) const;
   std::uint32_t fetch_place(const Idle& idle, Lookahead lookahead, Nanoseconds start) const;

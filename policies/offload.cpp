@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <span>
 
@@ -27,19 +26,6 @@ struct Options {
   Bytes least{};
   std::vector<Timing> timings;  // the gentlest first, the one of least memory last
 };
-
-Result<Lookahead> parse_lookahead(const std::string& text) {
-  if (text == "auto") return Lookahead{};
-  Lookahead lookahead{Lookahead::Unit::ops, 0};
-  const char* end = text.data() + text.size();
-  if (text.ends_with("layers")) {
-    lookahead.unit = Lookahead::Unit::layer_steps;
-    end -= 6;
-  }
-  const auto [stop, error] = std::from_chars(text.data(), end, lookahead.count);
-  if (error == std::errc() && stop == end) return lookahead;
-  return bad_option("offload", "lookahead", text, "auto, a number of ops, or 3layers");
-}
 
 /// Checkpoints of the paper, cheapest to name first: convolution, FC, fork, join, concat.
 constexpr std::array<std::string_view, 5> kCheckpoints = {"Conv2dForward", "LinearForward", "Copy",
@@ -75,7 +61,7 @@ Result<Options> parse(const PolicyContext& context) {
   const Result<std::string> need = one_of(context, "offload", "need", {"budget", "all"});
   const Result<std::string> free = one_of(context, "offload", "free", {"auto", "late", "early"});
   const Result<Bytes> least = bytes_of(context, "offload", "min");
-  const Result<Lookahead> lookahead = parse_lookahead(context.options.at("lookahead"));
+  const Result<Lookahead> lookahead = parse_lookahead(context, "offload");
   for (const Error* error : {layers ? nullptr : &layers.error(), need ? nullptr : &need.error(),
                              free ? nullptr : &free.error(), least ? nullptr : &least.error(),
                              lookahead ? nullptr : &lookahead.error()})

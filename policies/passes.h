@@ -10,6 +10,8 @@ Result<Plan> keep_all(const PolicyContext& context, const Plan& incoming);
 Result<Plan> recorded(const PolicyContext& context, const Plan& incoming);
 Result<Plan> liveness(const PolicyContext& context, const Plan& incoming);
 Result<Plan> offload(const PolicyContext& context, const Plan& incoming);
+Result<Plan> offload_state(const PolicyContext& context, const Plan& incoming);
+Result<Plan> tensor_cache(const PolicyContext& context, const Plan& incoming);
 Result<Plan> recompute(const PolicyContext& context, const Plan& incoming);
 
 }  // namespace superneurons

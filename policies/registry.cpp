@@ -33,6 +33,29 @@ std::span<const PolicyEntry> policies() {
            {"min", "1KiB", "smallest tensor that moves"}},
           offload},
       PolicyEntry{
+          "offload_state",
+          "momentum lives on the host and visits the device for its update",
+          {Fact::accesses},
+          {{"roles", "optimizer_state",
+            "parameters: for every use of theirs; both; gradients: until their update; all"},
+           {"need", "budget", "budget: as few as it takes to fit, the largest first; all"},
+           {"lookahead", "auto",
+            "prefetch ahead of the need by N ops or by Nlayers; auto: by the time of the copy, as "
+            "far as there is room"},
+           {"min", "1KiB", "smallest tensor that moves"}},
+          offload_state},
+      PolicyEntry{
+          "tensor_cache",
+          "the least recently used tensors leave when memory is short, and come back when needed",
+          {Fact::accesses},
+          {{"evict", "lru", "who leaves: lru; belady: whose next use is furthest"},
+           {"prefetch", "ahead",
+            "demand: copies when the need is there, as the paper; ahead: beside the ops where "
+            "there "
+            "is room"},
+           {"min", "64KiB", "smaller tensors leave only when no larger one can"}},
+          tensor_cache},
+      PolicyEntry{
           "recompute",
           "outputs of cheap layers are dropped in forward and made again in backward",
           {Fact::accesses, Fact::phases},

@@ -94,6 +94,32 @@ std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan) {
   return clock;
 }
 
+std::vector<std::uint32_t> layer_steps(const Trace& trace, const Plan& plan) {
+  std::vector<std::uint32_t> first;
+  const Op* before = nullptr;
+  for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {
+    if (plan.steps[i].kind != StepKind::run) continue;
+    const Op& op = trace[plan.steps[i].op()];
+    if (before == nullptr || op.layer.empty() || op.layer != before->layer ||
+        op.phase != before->phase)
+      first.push_back(i);
+    before = &op;
+  }
+  return first;
+}
+
+std::vector<std::uint32_t> run_steps(const Plan& plan) {
+  std::vector<std::uint32_t> steps;
+  for (std::uint32_t i = 0; i < plan.steps.size(); ++i)
+    if (plan.steps[i].kind == StepKind::run) steps.push_back(i);
+  return steps;
+}
+
+std::uint32_t back(std::span<const std::uint32_t> steps, std::uint32_t step, std::uint32_t count) {
+  const auto after = std::upper_bound(steps.begin(), steps.end(), step) - steps.begin();
+  return steps[after > count ? after - 1 - count : 0];
+}
+
 std::vector<bool> pinned(const Trace& trace, const Plan& plan) {
   std::vector<bool> result(trace.tensors.size(), false);
   for (std::size_t i = 0; i < trace.carry.size(); ++i)

@@ -48,6 +48,16 @@ std::vector<std::uint32_t> runs_before(const Plan& plan);
 /// Device time at which each plan step starts if nothing ever waits, one more for the end.
 std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan);
 
+/// The step with which each layer step begins: a run of another layer or phase than the run before.
+std::vector<std::uint32_t> layer_steps(const Trace& trace, const Plan& plan);
+
+/// The steps that run an op.
+std::vector<std::uint32_t> run_steps(const Plan& plan);
+
+/// Of ascending `steps`, the one `count` before the last that is not after `step` (the first if
+/// there are not so many).
+std::uint32_t back(std::span<const std::uint32_t> steps, std::uint32_t step, std::uint32_t count);
+
 /// Tensors at a home on the device, which a free would not give back: of single-tensor carries, and
 /// the `end` of others.
 std::vector<bool> pinned(const Trace& trace, const Plan& plan);

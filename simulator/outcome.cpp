@@ -81,6 +81,7 @@ Result<Evaluation> evaluate_in_full(const Trace& trace, const Plan& plan,
   outcome.budget_bytes = plan.budget.device;
   add_memory(trace, plan, simulated->placement, outcome);
   add_traffic(trace, simulated->program, outcome);
+  outcome.cache = cache_stats(trace, plan);
   outcome.step_ns = simulated->timeline.step_ns;
   outcome.bound_ns = time_bound(trace, profile, plan.budget);
   outcome.compute_ns = simulated->timeline.compute_ns;

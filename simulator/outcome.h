@@ -11,6 +11,7 @@
 #include "ir/device_profile.h"
 #include "ir/plan.h"
 #include "ir/prediction.h"
+#include "simulator/cache_stats.h"
 #include "simulator/model_backend.h"
 #include "simulator/timeline.h"
 
@@ -32,6 +33,7 @@ struct Outcome {
   Nanoseconds compute_ns{};
   Bytes offload_bytes{};
   Bytes prefetch_bytes{};
+  CacheStats cache;
   std::int64_t recompute_runs = 0;
   Nanoseconds recompute_ns{};
   std::array<Nanoseconds, kCauseNames.size()> stall_ns{};

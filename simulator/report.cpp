@@ -106,6 +106,10 @@ Json json_of(const Outcome& outcome) {
   json["compute_ns"] = outcome.compute_ns.count;
   json["offload_bytes"] = outcome.offload_bytes.count;
   json["prefetch_bytes"] = outcome.prefetch_bytes.count;
+  json["cache"] = {{"hits", outcome.cache.hits},
+                   {"misses", outcome.cache.misses},
+                   {"evictions", outcome.cache.evictions},
+                   {"clean_evictions", outcome.cache.clean_evictions}};
   json["recompute_runs"] = outcome.recompute_runs;
   json["recompute_ns"] = outcome.recompute_ns.count;
   for (std::size_t i = 0; i < kCauseNames.size(); ++i)
@@ -225,6 +229,9 @@ std::string format_outcome(const Outcome& outcome) {
   add("host pool", format_bytes(outcome.host_bytes), "");
   add("offload", format_bytes(outcome.offload_bytes), "");
   add("prefetch", format_bytes(outcome.prefetch_bytes), "");
+  add("misses", fmt::format("{}", outcome.cache.misses),
+      fmt::format("{} hits; {} evictions, {} without a copy", outcome.cache.hits,
+                  outcome.cache.evictions, outcome.cache.clean_evictions));
   add("recompute", format_time(outcome.recompute_ns),
       fmt::format("{} runs", outcome.recompute_runs));
   const std::string over = ratio(outcome.step_ns, outcome.bound_ns);

@@ -58,6 +58,9 @@ std::string format_replay(const Outcome& outcome);
 ///   budget_bytes, live_peak_bytes, placed_peak_bytes, host_bytes          integers
 ///   scope_peak_bytes   {role: integer}, the peak of each role on its own
 ///   step_ns, bound_ns, compute_ns, offload_bytes, prefetch_bytes, recompute_runs, recompute_ns
+///   cache              {hits, misses, evictions, clean_evictions}: of reads of tensors that are
+///   not
+///                      at home on the device; see simulator/cache_stats.h
 ///   stall_ns           {cause: integer}; step_ns = compute_ns + their sum
 ///   measured_step_ns, measured_peak_bytes, outside_bytes                  replay only
 ///   used_peak_bytes    what measured_peak_bytes should be: the end of the highest range handed

@@ -45,6 +45,7 @@ class Outcome:
     recompute_ns: int
     scope_peak_bytes: dict[str, int] = field(default_factory=dict)  # by role, each on its own
     stall_ns: dict[str, int] = field(default_factory=dict)  # by cause
+    cache: dict[str, int] | None = None  # hits, misses, evictions, clean_evictions
     measured_step_ns: int | None = None  # this and all below: replay only
     used_peak_bytes: int | None = None  # what measured_peak_bytes should be
     measured_peak_bytes: int | None = None
@@ -75,6 +76,7 @@ _ORDER = (
     "compute_ns",
     "offload_bytes",
     "prefetch_bytes",
+    "cache",
     "recompute_runs",
     "recompute_ns",
     "stall_ns",
@@ -93,8 +95,9 @@ _ORDER = (
 )
 _TEXTS = {"policy", "trace", "trace_hash", "allocator", "time_refused", "data"}
 _CURVES = {"losses", "reference_losses"}
-_MAPS = {"scope_peak_bytes", "stall_ns"}
-_REPLAY = {
+_MAPS = {"scope_peak_bytes", "cache", "stall_ns"}
+_OPTIONAL = {  # replay only; cache: not in files of before
+    "cache",
     "measured_step_ns",
     "used_peak_bytes",
     "measured_peak_bytes",
@@ -139,7 +142,7 @@ def _outcome(row: Any, what: str) -> Outcome:
     values = {}
     for key in _ORDER:
         if key not in row:
-            if key in _REPLAY:
+            if key in _OPTIONAL:
                 continue
             raise BadInput(f'{what} lacks "{key}"')
         value = row[key]

@@ -35,6 +35,33 @@ TEST(FirstFit, RoundsUpToBlocksOfOneKibibyte) {
   EXPECT_EQ(pool->rounded(1025_B), 2_KiB);
 }
 
+//     aaabbcccc.     as in memory/heap.h, but what is cut stays cut
+TEST(FirstFitNoCoalesce, NeverJoinsNeighbours) {
+  const auto pool = heap("first_fit_no_coalesce", 10);
+  ASSERT_EQ(pool->allocate(3_KiB), units(0));
+  ASSERT_EQ(pool->allocate(2_KiB), units(3));
+  ASSERT_EQ(pool->allocate(4_KiB), units(5));
+  pool->free(3_KiB);                           // aaa..cccc.
+  EXPECT_EQ(pool->allocate(1_KiB), units(3));  // aaad.cccc.
+  pool->free(5_KiB);                           // aaad.....|.  with a cut before the last five
+  EXPECT_EQ(pool->largest_hole(), 4_KiB);
+  EXPECT_EQ(pool->allocate(5_KiB), std::nullopt) << "six units in a row, but in three nodes";
+  EXPECT_EQ(pool->allocate(4_KiB), units(5));
+  EXPECT_EQ(pool->allocate(1_KiB), units(4));
+  EXPECT_EQ(pool->allocate(1_KiB), units(9));
+}
+
+TEST(FirstFitNoCoalesce, AFreedNodeAtTheEndIsTakenInItsTurn) {
+  for (const std::int64_t capacity : {4, 100}) {
+    const auto pool = heap("first_fit_no_coalesce", capacity);
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(pool->allocate(2_KiB));
+    pool->free(2_KiB);
+    EXPECT_EQ(pool->allocate(1_KiB), units(2)) << capacity;
+    pool->free(0_B);
+    EXPECT_EQ(pool->allocate(1_KiB), units(0)) << capacity;
+  }
+}
+
 //     aaa.bb.c.....     the holes are 3 (never used), 1 and 1 units; the top is 5
 TEST(BestFit, TakesTheSmallestHoleThatIsLargeEnough) {
   const auto pool = heap("best_fit", 13);

@@ -134,9 +134,12 @@ TEST(Registry, EachRowHasAPlanOfItsOwn) {
     std::string name(entry.name);
     for (const OptionEntry& option : entry.options)
       if (option.name == "need") name += ":need=all";
-    Result<Plan> plan = plan_for(probing, request_for(name, 1_GiB));
+    // The cache moves nothing where there is room.
+    const Bytes device = entry.name == "tensor_cache" ? tight : 1_GiB;
+    Result<Plan> plan = plan_for(probing, request_for(name, device));
     ASSERT_TRUE(plan) << plan.error().message;
     plan->policy.clear();
+    plan->budget = {};
     EXPECT_TRUE(plans.insert(format_plan(*plan)).second) << name << " does what another does";
   }
   plans.clear();

@@ -26,7 +26,15 @@ std::vector<std::string> all_policies() {
       "liveness+offload:need=all,layers=all,free=early,min=1+"
       "recompute:need=all,min=1",
       "liveness+recompute:need=all,min=1+offload:need=all,layers=all,min=1",
-      "recompute:need=all,min=1+recompute:need=all,min=1+liveness"};
+      "recompute:need=all,min=1+recompute:need=all,min=1+liveness",
+      "liveness+tensor_cache:prefetch=demand,min=1",
+      "liveness+tensor_cache:evict=belady",
+      "liveness+offload:need=all,layers=all,min=1+tensor_cache",
+      "liveness+recompute:need=all,min=1+tensor_cache:min=1",
+      "tensor_cache:min=1+liveness+recompute:need=all",
+      "liveness+offload_state:need=all,roles=all,min=1+tensor_cache",
+      "liveness+recompute:need=all,min=1+offload_state:need=all,roles=all,min=1,lookahead=1",
+      "liveness+offload:layers=checkpoints,need=all,lookahead=1+offload_state:roles=both"};
   for (const PolicyEntry& entry : policies()) names.emplace_back(entry.name);
   for (const CompositionEntry& entry : compositions()) names.emplace_back(entry.name);
   return names;
