@@ -28,7 +28,8 @@ Status for_each_line_of(
 std::string followed(const std::string& path);
 
 /// Writes `text` to a temporary file beside `path`, gzips it if the name ends in .gz, and renames.
-/// On failure neither remains. Symbolic links stay and are followed. "-" is standard output; a device or pipe is written directly.
+/// On failure neither remains. Symbolic links stay and are followed. "-" is standard output; a
+/// device or pipe is written directly.
 Status write_file(const std::string& path, std::string_view text);
 Result<std::string> read_file(const std::string& path);
 
