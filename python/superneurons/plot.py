@@ -351,7 +351,8 @@ def draw_loss(outcomes: Sequence[Outcome]) -> Figure:
         if outcome.test_images:
             label += f": {100 * (outcome.test_accuracy or 0):.1f} % of the test"
         names.append(label)
-        axes.plot(steps, losses, **{**look, "linewidth": 0.7}, markevery=max(1, len(losses) // 15))
+        look |= {"linewidth": 0.7, "markersize": 3}
+        axes.plot(steps, losses, **look, markevery=max(1, len(losses) // 15))
     if any(outcome.reference_losses for outcome in replays):
         names.append("everything kept (reference)")
     axes.set(xlabel="training step", ylabel="loss", yscale="log")
