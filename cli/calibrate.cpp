@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "cli/fit_profile.h"
 #include "cli/session.h"
 #include "ir/files.h"
 #include "ir/profile_io.h"
@@ -16,9 +17,13 @@ struct Options {
   std::string output;
   std::string on;
   std::string name;
+  FitOptions fit;
 };
 
 Status calibrate(const Options& options, const Session& session) {
+  if (!options.fit.traces.empty()) return fit_profile(options.fit, options.output, session);
+  if (options.output.empty())
+    return Error{.code = ErrorCode::bad_usage, .message = "give the profile to write: -o FILE"};
   const auto on_cuda = wants_cuda(options.on);
   if (!on_cuda) return on_cuda.error();
   const CalibrateOptions how{
@@ -48,9 +53,10 @@ void add_calibrate_command(CLI::App& app, Session& session) {
   auto* command = add_command(app, session, "calibrate",
                               "measure this machine into a device profile", "-o this_machine.json",
                               [options, &session] { return calibrate(*options, session); });
-  add_output_option(*command, "-o,--output", options->output, "profile to write")->required();
+  add_output_option(*command, "-o,--output", options->output, "profile to write");
   command->add_option("--on", options->on, "host or cuda (default: cuda where there is a GPU)");
   command->add_option("--name", options->name, "name of the profile");
+  add_fit_options(*command, options->fit);
 }
 
 }  // namespace superneurons

@@ -50,7 +50,7 @@ Error in_plan(Error error, const std::string& file) {
 /// Checks and places the plan; `json` gets what was found.
 Status check_plan(const Trace& trace, const Options& options, Json& json, Console& console) {
   const std::string& file = options.source.plan_file;
-  const auto plan = read_plan_for(trace, options.source, options.target);
+  const auto plan = read_plan_for(trace_hash(trace), options.source, options.target);
   if (!plan) return plan.error();
   const auto violation = check(trace, *plan);
   json["plan"] = json_of(file, violation);

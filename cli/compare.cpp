@@ -270,6 +270,8 @@ Status compare_cell(const Subject& subject, const Options& options, const std::s
     }
     auto outcome = evaluate(trace, *plan, profile);
     if (!outcome) return outcome.error();
+    outcome->trace_hash = subject.hash;
+    outcome->scaled_from = subject.loaded.scaled_from;
     rows.push_back(std::move(*outcome));
   }
   Bytes keep_all{};
@@ -291,7 +293,7 @@ Status compare_trace(const Options& options, const Session& session, Comparison&
   if (!loaded) return loaded.error();
   Subject subject{.loaded = std::move(*loaded)};
   const Trace& trace = subject.loaded.trace;
-  subject.hash = trace_hash(trace);
+  subject.hash = hash_of(subject.loaded);
   const bool measured = trace.capability(Fact::durations) == Capability::exact;
   session.console.print(fmt::format(
       "{}: {} ops, batch {}, times {} {}\n\n", trace.name, trace.ops.size(), trace.batch,

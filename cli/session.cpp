@@ -10,6 +10,7 @@
 #include "ir/profile_io.h"
 #include "ir/trace_io.h"
 #include "memory/placement.h"
+#include "networks/roofline.h"
 #include "replay/scale.h"
 #include "simulator/outcome.h"
 
@@ -91,11 +92,17 @@ Result<DeviceProfile> find_profile(const std::string& name) {
   return read_profile(*file);
 }
 
-Result<DeviceProfile> profile_measured_on(const std::string& device) {
+std::optional<DeviceProfile> find_profile_of(const std::string& device) {
+  if (device.empty()) return std::nullopt;
   for (const auto& [name, file] : profile_files()) {
     Result<DeviceProfile> profile = read_profile(file);
-    if (profile && !device.empty() && profile->device == device) return profile;
+    if (profile && profile->device == device) return std::move(*profile);
   }
+  return std::nullopt;
+}
+
+Result<DeviceProfile> profile_measured_on(const std::string& device) {
+  if (auto profile = find_profile_of(device)) return std::move(*profile);
   return find_profile("h200");
 }
 
@@ -174,17 +181,55 @@ Result<Trace> load_trace(const Target& target) {
   return trace ? scaled(std::move(*trace), target.scale) : std::move(trace);
 }
 
+namespace {
+
+/// The trace as the profile's device would run it, where that was asked for and can be told.
+Status fit_to_device(const Target& target, const Session& session, Loaded& loaded) {
+  Trace& trace = loaded.trace;
+  const DeviceProfile& profile = loaded.profile;
+  if (trace.device == profile.device) return Ok{};
+  if (trace.device.empty()) {
+    if (!target.profile.empty() && trace.capability(Fact::durations) == Capability::inferred &&
+        trace.origin.find("cost model of " + profile.name) == std::string::npos)
+      session.console.note(
+          fmt::format("the times of the trace are not those of {}: {} (`build "
+                      "--device {}` estimates those)",
+                      profile.device, trace.origin, target.profile));
+    return Ok{};
+  }
+  const auto from = find_profile_of(trace.device);
+  if (target.profile.empty() || !from) {
+    session.console.note(fmt::format(
+        "ops take as long as they took on {}; only copies and the cost of issuing are those of {} "
+        "(profile {}{})",
+        trace.device, profile.device, profile.name,
+        target.profile.empty() ? ""
+                               : "; there is no profile of " + trace.device + " to scale from"));
+    return Ok{};
+  }
+  loaded.recorded_hash = trace_hash(trace);
+  loaded.scaled_from = trace.device;
+  session.console.note(
+      fmt::format("op times are scaled from {} to {} by the roofline, not measured "
+                  "there",
+                  trace.device, profile.device));
+  return scale_to_device(trace, *from, profile);
+}
+
+}  // namespace
+
 Result<Loaded> load(const Target& target, const Session& session) {
   Result<Trace> trace = load_trace(target);
   if (!trace) return trace.error();
   Result<DeviceProfile> profile = profile_of(target, *trace);
   if (!profile) return profile.error();
-  if (!trace->device.empty() && trace->device != profile->device)
-    session.console.note(
-        fmt::format("ops take as long as they took on {}; only copies and the cost of issuing are "
-                    "those of {} (profile {})",
-                    trace->device, profile->device, profile->name));
-  return Loaded{std::move(*trace), std::move(*profile)};
+  Loaded loaded{.trace = std::move(*trace), .profile = std::move(*profile)};
+  if (Status status = fit_to_device(target, session, loaded); !status) return status.error();
+  return loaded;
+}
+
+std::string hash_of(const Loaded& loaded) {
+  return loaded.recorded_hash.empty() ? trace_hash(loaded.trace) : loaded.recorded_hash;
 }
 
 Status check_budget(const std::string& text) {
@@ -227,10 +272,10 @@ void add_plan_options(CLI::App& command, PlanSource& source) {
   file->excludes(policy);
 }
 
-Result<Plan> read_plan_for(const Trace& trace, const PlanSource& source, const Target& target) {
+Result<Plan> read_plan_for(const std::string& hash, const PlanSource& source,
+                           const Target& target) {
   auto plan = read_plan(source.plan_file);
   if (!plan) return plan;
-  const std::string hash = trace_hash(trace);
   if (plan->trace_hash == hash) return plan;
   return Error{.code = ErrorCode::bad_input,
                .message = fmt::format("was made for trace {}, not for {} with hash {}",
@@ -240,7 +285,7 @@ Result<Plan> read_plan_for(const Trace& trace, const PlanSource& source, const T
 
 /// The file's plan; --budget and --host-budget, where given, take the place of its own.
 Result<Plan> plan_of_file(const PlanSource& source, const Target& target, const Loaded& loaded) {
-  auto plan = read_plan_for(loaded.trace, source, target);
+  auto plan = read_plan_for(hash_of(loaded), source, target);
   if (!plan) return plan;
   if (target.allocator != Target{}.allocator && target.allocator != plan->allocator)
     return Error{.code = ErrorCode::bad_usage,
@@ -279,7 +324,9 @@ Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loa
     if (!floor) return floor.error();
     request.budget.device = floor->budget;
   }
-  return make_plan(loaded.trace, loaded.profile, request, predict);
+  auto plan = make_plan(loaded.trace, loaded.profile, request, predict);
+  if (plan && !loaded.recorded_hash.empty()) plan->trace_hash = loaded.recorded_hash;
+  return plan;
 }
 
 }  // namespace superneurons

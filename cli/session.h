@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,9 +73,14 @@ Result<Trace> load_trace(const Target& target);
 struct Loaded {
   Trace trace;
   DeviceProfile profile;
+  std::string scaled_from{};    // device that the ops were measured on, where that is another
+  std::string recorded_hash{};  // of the trace before its times were scaled; "": they were not
 };
-/// Notes it where the times of the trace are not those of the profile's device.
+/// With --device, the times of a trace of another device are scaled to that one, if there is a
+/// profile of both. Notes it, and where times are of another device all the same.
 Result<Loaded> load(const Target& target, const Session& session);
+/// What plans name the trace by: scaled times do not make it another trace.
+std::string hash_of(const Loaded& loaded);
 
 /// Names and paths of the files NAME + `suffix` in `folder`, where the program was installed or, if
 /// there is nothing, where it was built.
@@ -86,7 +92,9 @@ Result<std::string> find_file(const std::string& name, const std::string& folder
                               std::string_view suffix, std::string_view what);
 /// A profile by file or by name (traces/profiles/NAME.json, also where they were installed).
 Result<DeviceProfile> find_profile(const std::string& name);
-/// The profile of that device, as traces name it; h200 where none is found.
+/// The profile of that device, as traces name it; none where nobody has one.
+std::optional<DeviceProfile> find_profile_of(const std::string& device);
+/// The same; h200 where none is found.
 Result<DeviceProfile> profile_measured_on(const std::string& device);
 /// Names and files of all profiles found.
 std::vector<std::pair<std::string, std::string>> profile_files();
@@ -106,7 +114,7 @@ struct PlanSource {
 };
 void add_plan_options(CLI::App& command, PlanSource& source);
 /// --plan FILE, refused if it was made for another trace.
-Result<Plan> read_plan_for(const Trace& trace, const PlanSource& source, const Target& target);
+Result<Plan> read_plan_for(const std::string& hash, const PlanSource& source, const Target& target);
 Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loaded& loaded,
                        const Session& session);
 

@@ -40,8 +40,20 @@ std::map<std::string_view, RoleRow> roles_of(const Trace& trace) {
 struct KindRow {
   std::int64_t ops = 0;
   Nanoseconds ns{};
-  Bytes workspace{};  // largest
+  Bytes workspace{};         // largest
+  Nanoseconds forward_ns{};  // of its ops of the forward phase
+  Bytes made{};              // by those: activations and what else backward needs
 };
+
+Bytes made_for_backward(const Trace& trace, const Op& op) {
+  Bytes made{};
+  for (const Access& write : op.writes) {
+    const Role role = trace[write.tensor].role;
+    if (role == Role::activation || role == Role::saved) made += write.length;
+  }
+  return made;
+}
+
 std::map<std::string, KindRow> kinds_of(const Trace& trace) {
   std::map<std::string, KindRow> rows;
   for (const Op& op : trace.ops) {
@@ -50,14 +62,17 @@ std::map<std::string, KindRow> kinds_of(const Trace& trace) {
     ++row.ops;
     row.ns += choice.ns;
     row.workspace = std::max(row.workspace, choice.workspace);
+    if (op.phase != Phase::forward) continue;
+    row.forward_ns += choice.ns;
+    row.made += made_for_backward(trace, op);
   }
   return rows;
 }
 
-std::string header_text(const Trace& trace) {
+std::string header_text(const Trace& trace, const std::string& hash) {
   std::string text = fmt::format("{}: {} ops, {} tensors, batch {}, {}, lowering {}, hash {}\n",
                                  trace.name, trace.ops.size(), trace.tensors.size(), trace.batch,
-                                 trace.math, trace.lowering, trace_hash(trace));
+                                 trace.math, trace.lowering, hash);
   text += fmt::format("origin: {}\ndevice: {}\n", trace.origin,
                       trace.device.empty() ? "none" : trace.device);
   if (trace.step_ns_untraced.count > 0)
@@ -121,11 +136,12 @@ std::string tensors_text(const Trace& trace) {
   return text;
 }
 
-std::string json_text(const Trace& trace, Bytes largest, const std::string& largest_op) {
+std::string json_text(const Trace& trace, const std::string& hash, Bytes largest,
+                      const std::string& largest_op) {
   Json json = {{"format", "superneurons-show"},
                {"version", kReportVersion},
                {"trace", trace.name},
-               {"trace_hash", trace_hash(trace)},
+               {"trace_hash", hash},
                {"origin", trace.origin},
                {"device", trace.device},
                {"lowering", trace.lowering},
@@ -145,25 +161,37 @@ std::string json_text(const Trace& trace, Bytes largest, const std::string& larg
   for (const auto& [role, row] : roles_of(trace))
     json["roles"][std::string(role)] = {{"tensors", row.tensors}, {"bytes", row.bytes.count}};
   for (const auto& [kind, row] : kinds_of(trace))
-    json["kinds"][kind] = {
-        {"ops", row.ops}, {"ns", row.ns.count}, {"max_workspace_bytes", row.workspace.count}};
+    json["kinds"][kind] = {{"ops", row.ops},
+                           {"ns", row.ns.count},
+                           {"max_workspace_bytes", row.workspace.count},
+                           {"forward_ns", row.forward_ns.count},
+                           {"forward_made_bytes", row.made.count}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+/// With --device as that device would run it.
+Result<Loaded> load_shown(const Target& target, const Session& session) {
+  if (!target.profile.empty()) return load(target, session);
+  auto trace = load_trace(target);
+  if (!trace) return trace.error();
+  return Loaded{.trace = std::move(*trace)};
+}
+
 Status show(const Options& options, const Session& session) {
-  const auto loaded = load_trace(options.target);
+  const auto loaded = load_shown(options.target, session);
   if (!loaded) return loaded.error();
-  const Trace& trace = *loaded;
+  const Trace& trace = loaded->trace;
   OpId op;
   const Bytes largest = largest_working_set(trace, &op);
   const std::string largest_op = trace.ops.empty() ? "" : trace[op].name;
   Console& console = session.console;
-  console.print(header_text(trace) + roles_text(trace) + kinds_text(trace));
+  const std::string hash = hash_of(*loaded);
+  console.print(header_text(trace, hash) + roles_text(trace) + kinds_text(trace));
   console.print(fmt::format("\nlargest working set: {} at {}: no plan goes below\n",
                             format_bytes(largest), largest_op));
   if (options.tensors) console.print(tensors_text(trace));
   if (options.ops) console.print(ops_text(trace));
-  return write_json(options.json, json_text(trace, largest, largest_op));
+  return write_json(options.json, json_text(trace, hash, largest, largest_op));
 }
 
 }  // namespace
@@ -174,6 +202,8 @@ void add_show_command(CLI::App& app, Session& session) {
                               "traces/alexnet-b128.jsonl.gz --ops",
                               [options, &session] { return show(*options, session); });
   add_trace_option(*command, options->target);
+  command->add_option("--device", options->target.profile,
+                      "scale the times to that device profile (`superneurons devices`)");
   command->add_flag("--ops", options->ops, "list every op");
   command->add_flag("--tensors", options->tensors, "list every tensor");
   add_json_option(*command, options->json);

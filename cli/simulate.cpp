@@ -31,10 +31,11 @@ Status run(const Options& options, const Session& session) {
   const auto plan = plan_from(options.source, options.target, *loaded, session);
   if (!plan) return plan.error();
   const Clock clock = options.clock == "program" ? Clock::program : Clock::replay;
-  const auto evaluation = evaluate_in_full(
+  auto evaluation = evaluate_in_full(
       loaded->trace, *plan, loaded->profile,
       {.clock = clock, .keep_spans = !options.timeline.empty(), .stop = &session.stop});
   if (!evaluation) return evaluation.error();
+  evaluation->outcome.scaled_from = loaded->scaled_from;
   const Outcome& outcome = evaluation->outcome;
   session.console.print(format_outcome(outcome));
   if (Status status = write_timeline(options, *loaded, *plan, *evaluation); !status) return status;

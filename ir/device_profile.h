@@ -30,10 +30,12 @@ struct Interference {
   double both = 0;      // while both run
 };
 
-/// Achieved rates per op kind as fractions of the device's own ("" is the default).
+/// What ops of a kind reach of the device's own rates, and what they cost besides. How keys name
+/// kinds and how this becomes a time: networks/roofline.h.
 struct Efficiency {
   double flops = 1;
   double bandwidth = 1;
+  Nanoseconds floor_ns{};  // of the smallest op: its kernels start and end
 };
 
 struct DeviceProfile {
@@ -58,7 +60,7 @@ struct DeviceProfile {
   double flops_per_ns = 0;     // peak fp32
   double tf32_flops_per_ns = 0;
   double memory_bytes_per_ns = 0;                // device-memory bandwidth
-  std::map<std::string, Efficiency> efficiency;  // by op kind
+  std::map<std::string, Efficiency> efficiency;  // by op kind and variant
 };
 
 }  // namespace superneurons

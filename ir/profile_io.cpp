@@ -28,6 +28,7 @@ requires std::is_same_v<std::remove_const_t<EfficiencyType>, Efficiency>
 void fields(Archive& archive, EfficiencyType& efficiency) {
   archive.required("flops", efficiency.flops);
   archive.required("bandwidth", efficiency.bandwidth);
+  archive.optional("floor_ns", efficiency.floor_ns, Nanoseconds{});
 }
 
 template <class Archive, class ProfileType>
@@ -108,6 +109,9 @@ std::string profile_problem(const DeviceProfile& profile) {
   for (const auto& [kind, efficiency] : profile.efficiency)
     if (!is_rate(efficiency.flops) || !is_rate(efficiency.bandwidth))
       return "the efficiency of \"" + kind + "\" is not above 0 (would be from 1e-6 to 1e9)";
+  for (const auto& [kind, efficiency] : profile.efficiency)
+    if (efficiency.floor_ns.count < 0 || efficiency.floor_ns > kLongestCost)
+      return "the floor of \"" + kind + "\" is negative or above 1 s";
   return {};
 }
 

@@ -129,9 +129,9 @@ struct LoweringOptions {
 /// Op kinds and operands: networks/operations.md. Error bad_input if shapes do not fit or overflow.
 Result<Trace> lower(const Network& net, const LoweringOptions& options);
 
-/// Fills ns of every choice from the roofline of the profile (max of arithmetic and traffic over
-/// the achieved rates of the op's kind); capability durations becomes `inferred`,
-/// `origin` names the profile, and `device` stays empty, as nothing was measured on any.
+/// Fills ns of every choice from the roofline of the profile (networks/roofline.h); capability
+/// durations becomes `inferred`, `origin` names the profile, and `device` stays empty, as nothing
+/// was measured on any.
 void estimate_durations(Trace& trace, const DeviceProfile& profile);
 
 struct NetworkEntry {

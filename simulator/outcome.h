@@ -21,6 +21,7 @@ struct Outcome {
   std::string policy;  // with options
   std::string trace;   // name
   std::string trace_hash;
+  std::string scaled_from;  // device that the ops were measured on, their times scaled; "": none
   std::string allocator;
   Bytes budget_bytes{};
   Bytes live_peak_bytes{};

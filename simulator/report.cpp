@@ -131,6 +131,7 @@ Json json_of(const Outcome& outcome) {
     json["test_accuracy"] =
         static_cast<double>(outcome.test_correct) / static_cast<double>(outcome.test_images);
   }
+  put(json, "scaled_from", outcome.scaled_from);
   return json;
 }
 
@@ -242,7 +243,9 @@ std::string format_outcome(const Outcome& outcome) {
     rows.push_back({"  lost to", std::string(kCauseNames[i]), format_time(outcome.stall_ns[i]),
                     percent(outcome.stall_ns[i].count, outcome.step_ns.count)});
   add("bound", format_time(outcome.bound_ns), "");
-  return fmt::format("{} under {}\n{}", outcome.trace, outcome.policy, align(rows));
+  const std::string scaled =
+      outcome.scaled_from.empty() ? "" : ", op times scaled from " + outcome.scaled_from;
+  return fmt::format("{} under {}{}\n{}", outcome.trace, outcome.policy, scaled, align(rows));
 }
 
 std::string format_replay(const Outcome& outcome) {

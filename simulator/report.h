@@ -66,6 +66,7 @@ std::string format_replay(const Outcome& outcome);
 ///   used_peak_bytes    what measured_peak_bytes should be: the end of the highest range handed
 ///                      out, below placed_peak_bytes where an allocator caches; replay only
 ///   equal              replay only; absent where nothing was compared
+///   scaled_from        device that the ops were measured on               where times are scaled
 ///   time_refused       why step_ns does not predict measured_step_ns      replay, where it does
 ///   not
 /// `options` is what the caller was asked for, name to text. A comparison adds "infeasible" and

@@ -5,9 +5,11 @@
     python -m superneurons.plot fidelity FIDELITY.jsonl   -o F.pdf   predicted against measured time
     python -m superneurons.plot timeline TIMELINE.json... -o F.pdf   the streams of a training step
     python -m superneurons.plot loss     REPLAY.json...   -o F.pdf   loss over training steps
+    python -m superneurons.plot crossover CROSSOVER.json  -o F.pdf   policies by budget and device
 
 Inputs are written by `simulate --memory`, `compare --json`, `superneurons_fidelity`,
-`simulate --timeline` and `replay --json`. The output's name says its kind: .pdf, .png or .svg.
+`simulate --timeline`, `replay --json` and `bench/crossover.py`. The output's name says its kind:
+.pdf, .png or .svg.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ except ImportError as error:
         "on Debian: apt-get install python3-matplotlib"
     ) from None
 
+from superneurons.crossover import draw_crossover, read_crossover
 from superneurons.fidelity import LARGE_ERROR, Cell, read_fidelity
 from superneurons.files import BadInput, replacing, run_main
 from superneurons.results import Memory, Outcome, Timeline, read_memory, read_results, read_timeline
@@ -394,6 +397,9 @@ KINDS: dict[str, Callable[[list[str]], Figure]] = {
     ),
     "loss": lambda files: draw_loss([o for file in files for o in read_results(file).outcomes]),
     "timeline": lambda files: draw_timeline(read_timeline(_one(files))),
+    "crossover": lambda files: draw_crossover(
+        read_crossover(_one(files)), _look, _outside_legend, Figure
+    ),
 }
 
 

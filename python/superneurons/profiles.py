@@ -60,10 +60,11 @@ class Interference:
 
 @dataclass
 class Efficiency:
-    """Fractions of the device's rates that a kind of op reaches."""
+    """Fractions of the device's rates that a kind of op reaches, and its least time."""
 
     flops: float
     bandwidth: float
+    floor_ns: int = 0
 
 
 @dataclass
@@ -104,7 +105,9 @@ _INTERFERENCE = record_of(
     Interference,
     (Field("offload", REAL, 0.0), Field("prefetch", REAL, 0.0), Field("both", REAL, 0.0)),
 )
-_EFFICIENCY = record_of(Efficiency, (Field("flops", REAL), Field("bandwidth", REAL)))
+_EFFICIENCY = record_of(
+    Efficiency, (Field("flops", REAL), Field("bandwidth", REAL), Field("floor_ns", INT64, 0))
+)
 _FIELDS = (
     Field("name", TEXT),
     Field("device", TEXT, ""),
@@ -164,8 +167,10 @@ def _problem(profile: DeviceProfile) -> str:
         if isinstance(value, float) and value != 0 and not _is_rate(value):
             return f'"{each.key}" is tiny or huge (would be 0, or from 1e-6 to 1e9 per ns)'
     for kind, fractions in profile.efficiency.items():
-        if not all(_is_rate(rate) for rate in vars(fractions).values()):
+        if not (_is_rate(fractions.flops) and _is_rate(fractions.bandwidth)):
             return f'the efficiency of "{kind}" is not above 0 (would be from 1e-6 to 1e9)'
+        if not 0 <= fractions.floor_ns <= _LONGEST_COST:
+            return f'the floor of "{kind}" is negative or above 1 s'
     return ""
 
 

@@ -58,6 +58,7 @@ class Outcome:
     test_images: int | None = None  # of it, never trained on
     test_correct: int | None = None  # of these, told right after the last training step
     test_accuracy: float | None = None  # test_correct / test_images
+    scaled_from: str | None = None  # device that the ops were measured on, their times scaled
 
 
 # As the program writes them.
@@ -92,11 +93,12 @@ _ORDER = (
     "test_images",
     "test_correct",
     "test_accuracy",
+    "scaled_from",
 )
-_TEXTS = {"policy", "trace", "trace_hash", "allocator", "time_refused", "data"}
+_TEXTS = {"policy", "trace", "trace_hash", "allocator", "time_refused", "data", "scaled_from"}
 _CURVES = {"losses", "reference_losses"}
 _MAPS = {"scope_peak_bytes", "cache", "stall_ns"}
-_OPTIONAL = {  # replay only; cache: not in files of before
+_OPTIONAL = {  # replay only; cache: not in files of before; scaled_from: of other devices
     "cache",
     "measured_step_ns",
     "used_peak_bytes",
@@ -110,6 +112,7 @@ _OPTIONAL = {  # replay only; cache: not in files of before
     "test_images",
     "test_correct",
     "test_accuracy",
+    "scaled_from",
 }
 _REFUSAL = ("error", "floor_bytes", "short_bytes", "op")
 

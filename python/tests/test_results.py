@@ -53,6 +53,7 @@ def test_what_was_read_is_written_back_to_the_byte(tmp_path):
         outcome(measured_step_ns=5, equal=True, time_refused="another GPU"),
         outcome(losses=[2.5, None], reference_losses=[2.5, None]),
         outcome(data="digits", test_images=8, test_correct=6, test_accuracy=0.75),
+        outcome(scaled_from="NVIDIA H200"),
         infeasible=[{"policy": "keep_all", "smallest_budget_bytes": 5}],
         bounds=[{"name": "time", "step_ns": 9}],
     )

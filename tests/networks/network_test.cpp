@@ -195,11 +195,11 @@ TEST(Estimate, TakesTheSlowerOfArithmeticAndTraffic) {
   profile.tf32_flops_per_ns = 100;
   profile.memory_bytes_per_ns = 5;
   profile.efficiency["Conv2dForward"] = {.flops = 0.5, .bandwidth = 1};
-  profile.efficiency[""] = {.flops = 0.8, .bandwidth = 0.4};
+  profile.efficiency[""] = {.flops = 0.8, .bandwidth = 0.4, .floor_ns = 7_ns};
   estimate_durations(trace, profile);
-  EXPECT_EQ(trace.ops[0].choices[0].ns, 800_ns);
-  EXPECT_EQ(trace.ops[1].choices[0].ns, 500_ns);
-  EXPECT_EQ(trace.ops[2].choices[0].ns, 50_ns);
+  EXPECT_EQ(trace.ops[0].choices[0].ns, 820_ns) << "arithmetic and traffic";
+  EXPECT_EQ(trace.ops[1].choices[0].ns, 507_ns) << "traffic alone";
+  EXPECT_EQ(trace.ops[2].choices[0].ns, 57_ns);
   EXPECT_EQ(trace.capability(Fact::durations), Capability::inferred);
   EXPECT_EQ(trace.device, "");  // measured on none
   EXPECT_EQ(trace.origin, "cost model of profiled, a device");

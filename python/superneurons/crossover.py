@@ -1,0 +1,180 @@
+"""Policies under budgets on many devices: what bench/crossover.py writes, in words and drawn."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from superneurons.files import BadInput, read_bytes
+
+FORMAT = "superneurons-crossover"
+GIB = 1 << 30
+
+
+@dataclass
+class Device:
+    """All outcomes on one device. Bytes, nanoseconds, bytes per nanosecond."""
+
+    name: str
+    device: str
+    times: str  # where the op times are from
+    out: float  # rate of the link from device to host
+    into: float
+    liveness: int  # peak of `liveness`, which percent budgets are of
+    kinds: dict[str, dict[str, int]]
+    outcomes: list[dict[str, Any]]
+
+    def best(self, budget: int) -> dict[str, Any] | None:
+        """The fastest outcome under that budget."""
+        here = [row for row in self.outcomes if row["budget_bytes"] == budget]
+        return min(here, key=lambda row: row["step_ns"], default=None)
+
+    def step(self, policy: str, budget: int) -> int | None:
+        """Training step of a policy under a budget, in ns, where it fits."""
+        for row in self.outcomes:
+            if row["policy"] == policy and row["budget_bytes"] == budget:
+                return row["step_ns"]
+        return None
+
+    @property
+    def budgets(self) -> list[int]:
+        """Device memory of each budget, largest first."""
+        return sorted({row["budget_bytes"] for row in self.outcomes}, reverse=True)
+
+    @property
+    def compute(self) -> int:
+        """Device time of all ops once, in ns."""
+        return sum(row["ns"] for row in self.kinds.values())
+
+    @property
+    def hidden(self) -> float:
+        """Bytes that can leave behind the forward ops and come back behind the others."""
+        forward = sum(row["forward_ns"] for row in self.kinds.values())
+        return min(forward * self.out, (self.compute - forward) * self.into)
+
+    def remake_rate(self, kind: str) -> float:
+        """Bytes that a nanosecond of running forward ops of this kind again makes."""
+        row = self.kinds[kind]
+        return row["forward_made_bytes"] / row["forward_ns"] if row["forward_ns"] else 0.0
+
+
+@dataclass
+class Crossover:
+    """One trace on all devices."""
+
+    trace: str
+    policies: list[str]
+    devices: list[Device]
+
+
+def parse(text: str | bytes, name: str = "the result") -> Crossover:
+    """Reads what bench/crossover.py writes."""
+    try:
+        value = json.loads(text)
+        if value["format"] != FORMAT:
+            raise BadInput(f'is no crossover result (format {value["format"]!r})', name)
+        devices = [
+            Device(
+                name=row["name"],
+                device=row["device"],
+                times=row["times"],
+                out=float(row["offload_bytes_per_ns"]),
+                into=float(row["prefetch_bytes_per_ns"]),
+                liveness=int(row["liveness_bytes"]),
+                kinds=dict(row["kinds"]),
+                outcomes=list(row["outcomes"]),
+            )
+            for row in value["devices"]
+        ]
+        return Crossover(str(value["trace"]), list(value["policies"]), devices)
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"is no result of bench/crossover.py ({error})", name) from None
+
+
+def read_crossover(path: str) -> Crossover:
+    """Reads a file of bench/crossover.py."""
+    return parse(read_bytes(path), path)
+
+
+def _share(device: Device, budget: int) -> str:
+    return f"{100 * budget / device.liveness:.0f} %"
+
+
+def _crossing(device: Device) -> str:
+    """At which budget moving bytes stops being free, and what the rerunning policy gains there."""
+    for budget in device.budgets:
+        moved, remade = (device.step(p, budget) for p in ("liveness_offload", "recompute_offload"))
+        if moved and remade and remade < 0.98 * moved:
+            return (
+                f"recompute first wins from {_share(device, budget)} down: "
+                f"{remade / 1e6:.1f} ms against {moved / 1e6:.1f} ms of offload alone"
+            )
+    return "offload alone is never more than 2 % behind"
+
+
+def explain(crossover: Crossover) -> str:
+    """Who wins where, and the rates that decide it."""
+    lines = [f"{crossover.trace}: winner by budget (share of the liveness peak)"]
+    for device in crossover.devices:
+        winners = []
+        for budget in device.budgets:
+            best = device.best(budget)
+            if best:
+                winners.append(f"{_share(device, budget)} {best['policy']}")
+        lines.append(f"  {device.name}: " + ", ".join(winners))
+    lines += ["", "what decides it"]
+    for device in crossover.devices:
+        hidden = device.hidden
+        lines.append(
+            f"  {device.name}: compute {device.compute / 1e6:.1f} ms; the link takes "
+            f"{device.out:.1f} B/ns out, {device.into:.1f} in: {hidden / GIB:.2f} GiB leave behind "
+            f"forward and return behind backward, {100 * hidden / device.liveness:.0f} % of the liveness "
+            f"peak; {_crossing(device)}"
+        )
+        rates = {
+            kind: device.remake_rate(kind)
+            for kind, row in device.kinds.items()
+            if row["forward_ns"] and row["forward_made_bytes"]
+        }
+        lines.append(
+            "    bytes made again per ns: "
+            + ", ".join(
+                f"{kind.removesuffix('Forward')} {rate:.0f}"
+                for kind, rate in sorted(rates.items(), key=lambda item: -item[1])
+            )
+            + f"; a byte offloaded and fetched takes the link {1 / device.out + 1 / device.into:.3f}"
+            " ns, none of it lost where it hides"
+        )
+    return "\n".join(lines)
+
+
+def draw_crossover(crossover: Crossover, look: Any, legend: Any, figure_of: Any) -> Any:
+    """Training step over its time bound against the budget: a panel per device, a line a policy."""
+    columns = min(3, len(crossover.devices))
+    rows = -(-len(crossover.devices) // columns)
+    figure = figure_of(figsize=(7.0, 1.9 * rows + 0.4))
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    handles: dict[str, Any] = {}
+    for axes, device in zip(panels.flat, crossover.devices):
+        for index, policy in enumerate(crossover.policies):
+            points = sorted(
+                (100 * row["budget_bytes"] / device.liveness, row["step_ns"] / device.compute)
+                for row in device.outcomes
+                if row["policy"] == policy
+            )
+            if points:
+                (handles[policy],) = axes.plot(
+                    *zip(*points), **look(index, len(crossover.policies)), markerfacecolor="none"
+                )
+        scaled = "scaled" if device.times.startswith("scaled") else "measured"
+        axes.set_title(f"{device.name} ({scaled}), link {device.out:.0f} GB/s")
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    for axes in list(panels.flat)[len(crossover.devices) :]:
+        axes.set_visible(False)
+    figure.supxlabel("budget (% of the liveness peak)", fontsize=8)
+    figure.supylabel("training step / compute time", fontsize=8)
+    names = [policy for policy in crossover.policies if policy in handles]
+    legend(figure, [handles[name] for name in names], names, 3)
+    return figure
