@@ -25,6 +25,10 @@ from superneurons.crossover import FORMAT, explain, parse  # noqa: E402
 
 DEVICES = "k40c-12gb,titan-xp,v100-16gb,a100-40gb,rtx4090,h200"
 POLICIES = "liveness_offload,liveness_recompute,offload_recompute,recompute_offload"
+KEPT = (
+    "policy", "trace", "budget_bytes", "placed_peak_bytes", "step_ns", "bound_ns", "compute_ns",
+    "offload_bytes", "prefetch_bytes", "recompute_runs", "recompute_ns", "stall_ns",
+)  # fmt: skip
 BUDGETS = "100%,90%,80%,70%,60%,50%,40%,30%,20%"
 
 
@@ -63,8 +67,7 @@ def device_row(options: argparse.Namespace, known: dict[str, dict], name: str) -
         "prefetch_bytes_per_ns": about["prefetch_bytes_per_ns"],
         "liveness_bytes": liveness,
         "kinds": shown["kinds"],
-        "outcomes": result["outcomes"],
-        "infeasible": result.get("infeasible", []),
+        "outcomes": [{key: row[key] for key in KEPT} for row in result["outcomes"]],
     }
 
 
@@ -98,7 +101,7 @@ def main() -> None:
             "budgets": options.budgets.split(","),
             "devices": rows,
         },
-        indent=1,
+        separators=(",", ":"),
     )
     Path(options.output).write_text(text + "\n")
     print(explain(parse(text, options.output)))

@@ -21,6 +21,10 @@ struct Options {
 };
 
 Status calibrate(const Options& options, const Session& session) {
+  const FitOptions& fit = options.fit;
+  if (fit.traces.empty() && (fit.held_out || !fit.onto.empty() || !fit.device.empty()))
+    return Error{.code = ErrorCode::bad_usage,
+                 .message = "--device, --onto and --held-out go with --fit TRACE"};
   if (!options.fit.traces.empty()) return fit_profile(options.fit, options.output, session);
   if (options.output.empty())
     return Error{.code = ErrorCode::bad_usage, .message = "give the profile to write: -o FILE"};

@@ -115,13 +115,13 @@ Status fit_profile(const FitOptions& options, const std::string& output, const S
   auto efficiency = fit_efficiency(all, *fitted);
   if (!efficiency) return efficiency.error();
   fitted->efficiency = std::move(*efficiency);
+  const auto profile = profile_with(options, traces, *fitted, session);
+  if (!profile) return profile.error();
   const auto errors = errors_of(options, traces, *fitted);
   if (!errors) return errors.error();
   print(*errors, session);
   if (Status status = write(*errors, options, *fitted, session); !status) return status;
   if (output.empty()) return Ok{};
-  const auto profile = profile_with(options, traces, *fitted, session);
-  if (!profile) return profile.error();
   return write_profile(*profile, output);
 }
 

@@ -183,37 +183,42 @@ Result<Trace> load_trace(const Target& target) {
 
 namespace {
 
-/// The trace as the profile's device would run it, where that was asked for and can be told.
-Status fit_to_device(const Target& target, const Session& session, Loaded& loaded) {
+/// Scales the times of the trace to the profile's device, if that was asked for; else says why not.
+std::string scale_times(const Target& target, Loaded& loaded) {
   Trace& trace = loaded.trace;
+  if (target.profile.empty()) return "";
+  const auto from = find_profile_of(trace.device);
+  if (!from) return fmt::format("; there is no profile of {} to scale from", trace.device);
+  std::string hash = trace_hash(trace);
+  std::string device = trace.device;
+  const Status scaled = scale_to_device(trace, *from, loaded.profile);
+  if (!scaled) return "; " + scaled.error().message;
+  loaded.recorded_hash = std::move(hash);
+  loaded.scaled_from = std::move(device);
+  return "";
+}
+
+/// The trace as the profile's device would run it, where that was asked for and can be told.
+void fit_to_device(const Target& target, const Session& session, Loaded& loaded) {
+  const Trace& trace = loaded.trace;
   const DeviceProfile& profile = loaded.profile;
-  if (trace.device == profile.device) return Ok{};
+  if (trace.device == profile.device) return;
   if (trace.device.empty()) {
     if (!target.profile.empty() && trace.capability(Fact::durations) == Capability::inferred &&
         trace.origin.find("cost model of " + profile.name) == std::string::npos)
-      session.console.note(
-          fmt::format("the times of the trace are not those of {}: {} (`build "
-                      "--device {}` estimates those)",
-                      profile.device, trace.origin, target.profile));
-    return Ok{};
+      session.console.note(fmt::format(
+          "the times of the trace are not those of {}: {} (`build --device {}` estimates those)",
+          profile.device, trace.origin, target.profile));
+    return;
   }
-  const auto from = find_profile_of(trace.device);
-  if (target.profile.empty() || !from) {
-    session.console.note(fmt::format(
-        "ops take as long as they took on {}; only copies and the cost of issuing are those of {} "
-        "(profile {}{})",
-        trace.device, profile.device, profile.name,
-        target.profile.empty() ? ""
-                               : "; there is no profile of " + trace.device + " to scale from"));
-    return Ok{};
-  }
-  loaded.recorded_hash = trace_hash(trace);
-  loaded.scaled_from = trace.device;
+  const std::string why_not = scale_times(target, loaded);
   session.console.note(
-      fmt::format("op times are scaled from {} to {} by the roofline, not measured "
-                  "there",
-                  trace.device, profile.device));
-  return scale_to_device(trace, *from, profile);
+      loaded.scaled_from.empty()
+          ? fmt::format("ops take as long as they took on {}; only copies and the cost of issuing "
+                        "are those of {} (profile {}{})",
+                        trace.device, profile.device, profile.name, why_not)
+          : fmt::format("op times are scaled from {} to {} by the roofline, not measured there",
+                        loaded.scaled_from, profile.device));
 }
 
 }  // namespace
@@ -224,7 +229,7 @@ Result<Loaded> load(const Target& target, const Session& session) {
   Result<DeviceProfile> profile = profile_of(target, *trace);
   if (!profile) return profile.error();
   Loaded loaded{.trace = std::move(*trace), .profile = std::move(*profile)};
-  if (Status status = fit_to_device(target, session, loaded); !status) return status.error();
+  fit_to_device(target, session, loaded);
   return loaded;
 }
 

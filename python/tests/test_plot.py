@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 from superneurons import plot  # noqa: E402
+from test_crossover import text as crossover_text  # noqa: E402
 from test_fidelity import row  # noqa: E402
 from test_fidelity import write as write_fidelity  # noqa: E402
 from test_results import outcome  # noqa: E402
@@ -70,6 +71,11 @@ def timeline(path):
     return str(path)
 
 
+def write_crossover(path):
+    path.write_text(crossover_text())
+    return str(path)
+
+
 def inputs(kind, folder):
     return {
         "memory": lambda: [memory(folder / "a.json", "keep_all"), memory(folder / "b.json")],
@@ -86,6 +92,7 @@ def inputs(kind, folder):
             )
         ],
         "timeline": lambda: [timeline(folder / "t.json")],
+        "crossover": lambda: [write_crossover(folder / "x.json")],
     }[kind]()
 
 

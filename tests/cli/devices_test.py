@@ -58,6 +58,7 @@ def test_costs_that_cannot_be_copied_are_refused(run, chain, small, tmp_path):
     assert "no profile of host" in refused("small_cnn", "--batch", "9", "--costs-from", host)
 
 
+NETWORKS = ["alexnet-b128", "vgg16-b64", "resnet50-b64", "resnet152-b32"]
 PROFILES = ["a100-40gb", "h200", "k40c-12gb", "rtx4090", "titan-xp", "v100-16gb"]
 
 
@@ -126,16 +127,16 @@ def test_times_that_cannot_be_scaled_stay_and_that_is_said(run, small):
 
 def test_efficiencies_are_fitted_and_held_out(run, tmp_path):
     profile, errors = tmp_path / "mine.json", tmp_path / "errors.json"
-    traces = [f"traces/{name}.jsonl.gz" for name in ("alexnet-b128", "vgg16-b64", "resnet50-b64")]
+    traces = [f"traces/{name}.jsonl.gz" for name in NETWORKS]
     fit = ["calibrate", *(word for trace in traces for word in ("--fit", trace))]
     done = run(*fit, "--held-out", "-o", profile, "--json", errors)
     assert done.code == 0, done.err
     rows = json.loads(errors.read_text())["errors"]
-    assert [(row["held_out"], row["fitted_on"]) for row in rows] == [("network", 2)] * 3
-    assert all(abs(row["total"]) < 0.25 for row in rows)
+    assert [(row["held_out"], row["fitted_on"]) for row in rows] == [("network", 3)] * 4
+    assert all(abs(row["total"]) < 0.10 for row in rows), "as bench/README.md says"
     written = json.loads(profile.read_text())
     assert written["efficiency"]["Conv2dForward/transform"]["flops"] <= 1
-    assert "fitted on alexnet-b128, vgg16-b64, resnet50-b64" in written["origin"]
+    assert "fitted on " + ", ".join(NETWORKS) in written["origin"]
     # What is fitted again says so once.
     assert run(*fit, "--device", profile, "-o", tmp_path / "again.json").code == 0
     assert json.loads((tmp_path / "again.json").read_text())["origin"].count("fitted on") == 1
@@ -153,6 +154,7 @@ def test_fits_that_make_no_sense_are_refused(run, small, tmp_path):
 
     assert "measured on no device" in refused("--fit", small)
     assert "-o FILE" in refused()
+    assert "go with --fit" in refused("--held-out")
     host = "traces/small_cnn-b8-host.jsonl.gz"
     assert "profile h200 is of NVIDIA H200" in refused("--fit", host)
     assert "cannot be opened" in refused("--fit", tmp_path / "none.jsonl")
