@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "python"))
 from superneurons.crossover import FORMAT, explain, parse  # noqa: E402
 
 DEVICES = "k40c-12gb,titan-xp,v100-16gb,a100-40gb,rtx4090,h200"
-POLICIES = "liveness_offload,liveness_recompute,offload_recompute,recompute_offload"
+POLICIES = ["liveness_offload", "liveness_recompute", "offload_recompute", "recompute_offload"]
 KEPT = (
     "policy", "trace", "budget_bytes", "placed_peak_bytes", "step_ns", "bound_ns", "compute_ns",
     "offload_bytes", "prefetch_bytes", "recompute_runs", "recompute_ns", "stall_ns",
@@ -45,6 +45,14 @@ def call(program: str, *arguments: str, good: tuple[int, ...] = (0,)) -> dict:
         if done.returncode not in good:
             raise SystemExit(done.stderr.strip())
         return json.loads(file.read_text())
+
+
+def default_policies(program: str) -> str:
+    """The plain compositions, SuperNeurons and its ablations."""
+    known = [row["name"] for row in call(program, "policies")["compositions"]]
+    return ",".join(
+        name for name in known if name in POLICIES or name.startswith("superneurons")
+    )
 
 
 def device_row(options: argparse.Namespace, known: dict[str, dict], name: str) -> dict:
@@ -78,11 +86,12 @@ def main() -> None:
     )
     parser.add_argument("trace")
     parser.add_argument("--devices", default=DEVICES, help=f"profiles (default: {DEVICES})")
-    parser.add_argument("--policies", default=POLICIES, help=f"(default: {POLICIES})")
+    parser.add_argument("--policies", help="(default: the compositions of these passes)")
     parser.add_argument("--budgets", default=BUDGETS, help=f"(default: {BUDGETS})".replace("%", "%%"))
     parser.add_argument("--program", default=str(ROOT / "build" / "superneurons"))
     parser.add_argument("-o", "--output", required=True, help="JSON to write")
     options = parser.parse_args()
+    options.policies = options.policies or default_policies(options.program)
     known = {row["name"]: row for row in call(options.program, "devices")["devices"]}
     devices = options.devices.split(",")
     missing = [name for name in devices if name not in known]
