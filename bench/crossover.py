@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("trace")
     parser.add_argument("--devices", default=DEVICES, help=f"profiles (default: {DEVICES})")
     parser.add_argument("--policies", help="(default: the compositions of these passes)")
-    parser.add_argument("--budgets", default=BUDGETS, help=f"(default: {BUDGETS})".replace("%", "%%"))
+    parser.add_argument("--budgets", default=BUDGETS, help="as of `superneurons compare`")
     parser.add_argument("--program", default=str(ROOT / "build" / "superneurons"))
     parser.add_argument("-o", "--output", required=True, help="JSON to write")
     options = parser.parse_args()

@@ -151,8 +151,8 @@ def explain(crossover: Crossover) -> str:
                 f"{kind.removesuffix('Forward')} {rate:.0f}"
                 for kind, rate in sorted(rates.items(), key=lambda item: -item[1])
             )
-            + f"; a byte offloaded and fetched takes the link {1 / device.out + 1 / device.into:.3f}"
-            " ns, none of it lost where it hides"
+            + "; a byte offloaded and fetched takes the link "
+            f"{1 / device.out + 1 / device.into:.3f} ns, none of it lost where it hides"
         )
     return "\n".join(lines)
 
@@ -167,7 +167,10 @@ def draw_crossover(crossover: Crossover, look: Any, legend: Any, figure_of: Any)
     for axes, device in zip(panels.flat, crossover.devices):
         for index, policy in enumerate(crossover.policies):
             points = sorted(
-                (100 * row["budget_bytes"] / device.liveness, 100 * row["step_ns"] / device.compute)
+                (
+                    100 * row["budget_bytes"] / device.liveness,
+                    100 * row["step_ns"] / device.compute,
+                )
                 for row in device.outcomes
                 if row["policy"] == policy
             )
