@@ -137,8 +137,8 @@ def explain(crossover: Crossover) -> str:
         lines.append(
             f"  {device.name}: compute {device.compute / 1e6:.1f} ms; the link takes "
             f"{device.out:.1f} B/ns out, {device.into:.1f} in: {hidden / GIB:.2f} GiB leave behind "
-            f"forward and return behind backward, {100 * hidden / device.liveness:.0f} % of the liveness "
-            f"peak; {_crossing(device)}"
+            "forward and return behind backward, "
+            f"{100 * hidden / device.liveness:.0f} % of the liveness peak; {_crossing(device)}"
         )
         rates = {
             kind: device.remake_rate(kind)
