@@ -9,6 +9,7 @@
 #include "ir/files.h"
 #include "ir/trace_io.h"
 #include "memory/placement.h"
+#include "networks/shares.h"
 #include "simulator/report.h"
 
 namespace superneurons {
@@ -21,6 +22,7 @@ struct Options {
   std::string json;
   bool ops = false;
   bool tensors = false;
+  bool by_kind = false;
 };
 
 struct RoleRow {
@@ -107,6 +109,46 @@ std::string kinds_text(const Trace& trace) {
   return text;
 }
 
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+double real(Bytes bytes) { return static_cast<double>(bytes.count); }
+double real(Nanoseconds ns) { return static_cast<double>(ns.count); }
+
+std::string shares_text(const Trace& trace) {
+  const std::vector<LayerShare> shares = layer_shares(trace);
+  LayerShare all;
+  for (const LayerShare& share : shares) {
+    all.forward += share.time();
+    all.activations += share.memory();
+  }
+  std::string text = fmt::format(
+      "\n{:<16} {:>6} {:>6} {:>10} {:>10} {:>7} {:>10} {:>12} {:>7} {:>12}\n", "layer", "layers",
+      "ops", "forward", "backward", "share", "update", "memory", "share", "parameters");
+  for (const LayerShare& share : shares)
+    text += fmt::format(
+        "{:<16} {:>6} {:>6} {:>10} {:>10} {:>6.1f}% {:>10} {:>12} {:>6.1f}% {:>12}\n", share.kind,
+        share.layers, share.ops, format_time(share.forward), format_time(share.backward),
+        percent(real(share.time()), real(all.forward)), format_time(share.update),
+        format_bytes(share.memory()), percent(real(share.memory()), real(all.activations)),
+        format_bytes(share.parameters));
+  return text + "time: share of forward and backward; memory: activations and their gradients\n";
+}
+
+Json shares_json(const Trace& trace) {
+  Json rows = Json::array();
+  for (const LayerShare& share : layer_shares(trace))
+    rows.push_back({{"kind", share.kind},
+                    {"layers", share.layers},
+                    {"ops", share.ops},
+                    {"forward_ns", share.forward.count},
+                    {"backward_ns", share.backward.count},
+                    {"update_ns", share.update.count},
+                    {"activation_bytes", share.activations.count},
+                    {"gradient_bytes", share.gradients.count},
+                    {"saved_bytes", share.saved.count},
+                    {"parameter_bytes", share.parameters.count}});
+  return rows;
+}
+
 std::string ops_text(const Trace& trace) {
   std::string text = fmt::format("\n{:>6} {:<40} {:<9} {:>10} {:>12} {}\n", "op", "name", "phase",
                                  "time", "workspace", "reads -> writes");
@@ -137,7 +179,7 @@ std::string tensors_text(const Trace& trace) {
 }
 
 std::string json_text(const Trace& trace, const std::string& hash, Bytes largest,
-                      const std::string& largest_op) {
+                      const std::string& largest_op, bool by_kind) {
   Json json = {{"format", "superneurons-show"},
                {"version", kReportVersion},
                {"trace", trace.name},
@@ -166,6 +208,7 @@ std::string json_text(const Trace& trace, const std::string& hash, Bytes largest
                            {"max_workspace_bytes", row.workspace.count},
                            {"forward_ns", row.forward_ns.count},
                            {"forward_made_bytes", row.made.count}};
+  if (by_kind) json["layer_kinds"] = shares_json(trace);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -189,9 +232,10 @@ Status show(const Options& options, const Session& session) {
   console.print(header_text(trace, hash) + roles_text(trace) + kinds_text(trace));
   console.print(fmt::format("\nlargest working set: {} at {}: no plan goes below\n",
                             format_bytes(largest), largest_op));
+  if (options.by_kind) console.print(shares_text(trace));
   if (options.tensors) console.print(tensors_text(trace));
   if (options.ops) console.print(ops_text(trace));
-  return write_json(options.json, json_text(trace, hash, largest, largest_op));
+  return write_json(options.json, json_text(trace, hash, largest, largest_op, options.by_kind));
 }
 
 }  // namespace
@@ -206,6 +250,8 @@ void add_show_command(CLI::App& app, Session& session) {
                       "scale the times to that device profile (`superneurons devices`)");
   command->add_flag("--ops", options->ops, "list every op");
   command->add_flag("--tensors", options->tensors, "list every tensor");
+  command->add_flag("--by-kind", options->by_kind,
+                    "time, memory and parameters of each kind of layer");
   add_json_option(*command, options->json);
 }
 

@@ -23,7 +23,41 @@ struct TraceOptions {
   int warmup = 3;
   bool no_choices = false;
   std::uint64_t seed = 1;
+  std::string budget;
 };
+
+/// What to record under where keep_all does not fit: reruns leave the times of first runs alone,
+/// copies do not, so they come last.
+std::vector<RecordFallback> fallbacks(const DeviceProfile& profile, const Session& session) {
+  std::vector<RecordFallback> all;
+  for (const char* policy : {"liveness", "liveness_recompute", "recompute_offload"})
+    all.push_back(
+        {policy, [policy, &profile, &session](const Trace& trace, Bytes memory) {
+           Trace costed = trace;  // nothing is measured yet, and policies weigh costs
+           estimate_durations(costed, profile);
+           const PlanRequest request = {
+               .policy = policy, .budget = {memory, profile.host_memory}, .stop = &session.stop};
+           return make_plan(costed, profile, request, predictor(costed, profile, &session.stop));
+         }});
+  return all;
+}
+
+/// 0 where nothing is said.
+Result<Bytes> memory_of(const std::string& budget) {
+  if (budget.empty()) return Bytes{};
+  const auto bytes = parse_bytes(budget);
+  if (bytes && *bytes > 0_B) return bytes;
+  return Error{.code = ErrorCode::bad_usage,
+               .message = fmt::format("--budget {}: a network that is yet to be recorded takes a "
+                                      "size above 0 (12GiB)",
+                                      budget)};
+}
+
+/// The profile of the machine, or, to plan with, another one.
+Result<DeviceProfile> profile_to_plan_with(const std::string& device) {
+  Result<DeviceProfile> profile = profile_measured_on(device);
+  return profile ? profile : find_profile("h200");
+}
 
 Status trace(const TraceOptions& options, Session& session) {
   if (options.network.name.empty() == session.program.empty())
@@ -35,6 +69,10 @@ Status trace(const TraceOptions& options, Session& session) {
   if (!lowered) return lowered.error();
   const auto on_cuda = wants_cuda(options.on);
   if (!on_cuda) return on_cuda.error();
+  const auto memory = memory_of(options.budget);
+  if (!memory) return memory.error();
+  const auto profile = profile_to_plan_with(machine_device(*on_cuda));
+  if (!profile) return profile.error();
   const std::string where = machine_versions(*on_cuda);
   auto recorded =
       record(std::move(*lowered),
@@ -43,6 +81,8 @@ Status trace(const TraceOptions& options, Session& session) {
               .traced_steps = options.steps,
               .untraced_steps = *on_cuda ? 20 : 5,
               .choices = !options.no_choices,
+              .device_memory = *memory,
+              .fallbacks = fallbacks(*profile, session),
               .seed = options.seed,
               .origin = fmt::format("{} ({}, {})", session.made_by, where, session.today),
               .progress = [&session](const std::string& line) { session.console.progress(line); },
@@ -84,6 +124,9 @@ void add_trace_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_flag("--no-choices", options->no_choices,
                     "do not measure every convolution algorithm");
+  command->add_option("--budget", options->budget,
+                      "device memory to record in: where everything kept does not fit, a policy's "
+                      "plan runs (default: what is free)");
   add_seed_option(*command, options->seed, "of initial values");
 }
 

@@ -3,146 +3,114 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
+#include <optional>
 
-#include "ir/check.h"
+#include "ir/files.h"
+#include "memory/allocator.h"
 #include "memory/placement.h"
 #include "replay/host_choices.h"
-#include "replay/replay_backend.h"
-#include "simulator/execute.h"
-#include "tracer/activity.h"
+#include "tracer/choice_rounds.h"
+#include "tracer/passes.h"
 #ifdef SUPERNEURONS_CUDA
 #include "replay/cuda/choices.h"
-#include "tracer/cuda/cupti_collector.h"
+#include "replay/cuda/cuda_memory.h"
 #endif
 
 namespace superneurons {
 namespace {
 
-/// Runs the kernels it wraps and notes, per training step and op, the host's time to issue them
-/// (which on the host is the time of the op itself). With `tagged`, device work is tagged for
-/// CUPTI.
-class TimedKernels : public Kernels {
- public:
-  TimedKernels(std::unique_ptr<Kernels> inner, std::vector<std::vector<Nanoseconds>>& issue,
-               bool tagged)
-      : inner_(std::move(inner)), issue_(issue), tagged_(tagged) {}
+constexpr Bytes kEndless{std::int64_t{1} << 60};
 
-  Status prepare(const Trace& trace, std::uint64_t seed) override {
-    return inner_->prepare(trace, seed);
-  }
+/// Beside the arena: the handles, modules and workspaces of cuDNN and cuBLAS.
+[[maybe_unused]] constexpr Bytes kLibraries = 2048_MiB;
 
-  Status run(const KernelCall& call, void* stream) override {
-    push(call);
-    const auto begin = std::chrono::steady_clock::now();
-    Status status = inner_->run(call, stream);
-    const auto end = std::chrono::steady_clock::now();
-    pop();
-    const auto step = static_cast<std::size_t>(call.training_step);
-    if (step < issue_.size()) issue_[step][call.op.index] = {(end - begin).count()};
-    return status;
-  }
-
-  Bytes outside_bytes() const override { return inner_->outside_bytes(); }
-
- private:
+Result<Bytes> memory_for(const RecordOptions& options) {
+  if (options.device_memory.count > 0) return options.device_memory;
 #ifdef SUPERNEURONS_CUDA
-  void push(const KernelCall& call) {
-    if (tagged_) CuptiCollector::push_tag(make_tag(call.training_step, call.op));
+  if (options.on_cuda) {
+    const auto free = free_device_memory();
+    if (!free) return free.error();
+    return std::max(*free - kLibraries, kAllocationUnit);
   }
-  void pop() {
-    if (tagged_) CuptiCollector::pop_tag();
-  }
-#else
-  void push(const KernelCall&) {}
-  void pop() {}
 #endif
-  std::unique_ptr<Kernels> inner_;
-  std::vector<std::vector<Nanoseconds>>& issue_;
-  bool tagged_;
-};
+  return kEndless;
+}
 
-/// What one sequence of training steps under keep_all gave.
-struct Pass {
-  Measured measured;
-  std::vector<std::vector<Nanoseconds>> issue;  // [training step][op]
-  Attribution device;                           // traced passes on CUDA only
-  Losses losses;
-  ActivityLog log;
-};
-
-struct PassOptions {
-  int steps = 1;
-  bool traced = false;
-};
-
-Plan plan_with(const Trace& trace, const std::vector<std::uint32_t>& choice_of) {
+Result<Plan> keep_all(const Trace& trace, Bytes) {
   Plan plan = keep_all_plan(trace);
-  for (PlanStep& step : plan.steps)
-    if (step.kind == StepKind::run) step.choice = choice_of[step.subject];
-  plan.budget = {Bytes{std::int64_t{1} << 60}, {}};
+  plan.budget = {kEndless, {}};
   return plan;
 }
 
-std::unique_ptr<Kernels> native_kernels([[maybe_unused]] bool on_cuda) {
-#ifdef SUPERNEURONS_CUDA
-  if (on_cuda) return make_cuda_native_kernels();
-#endif
-  return make_host_native_kernels();
+/// Leaves out choices that want more workspace. An op of which none is left that repeats its
+/// results keeps the one such choice that wants least.
+void limit_workspaces(Trace& trace, Bytes limit) {
+  for (Op& op : trace.ops) {
+    const auto fits = [&](const Choice& choice) { return choice.workspace <= limit; };
+    std::size_t least = op.recorded;
+    for (std::size_t i = 0; i < op.choices.size(); ++i)
+      if (op.choices[i].deterministic && op.choices[i].workspace < op.choices[least].workspace)
+        least = i;
+    std::size_t recorded = op.recorded;
+    if (!fits(op.choices[recorded])) recorded = least;
+    std::vector<Choice> kept;
+    for (std::size_t i = 0; i < op.choices.size(); ++i) {
+      if (i == recorded) op.recorded = static_cast<std::uint32_t>(kept.size());
+      if (i == recorded || fits(op.choices[i])) kept.push_back(op.choices[i]);
+    }
+    op.choices = std::move(kept);
+  }
 }
 
-Status initialise_homes(const Trace& trace, const Placement& placement, ReplayBackend& backend) {
-  for (const Allocation& home : placement.homes)
-    if (Status status = backend.initialise(trace, home.tensor, home.space, home.range); !status)
-      return status;
-  return Ok{};
+/// Each op records its choice of the largest workspace.
+Trace with_largest_workspaces(Trace trace) {
+  for (Op& op : trace.ops)
+    for (std::uint32_t i = 0; i < op.choices.size(); ++i)
+      if (op.choices[i].workspace > op.choices[op.recorded].workspace) op.recorded = i;
+  return trace;
 }
 
-Result<Pass> run_pass(const Trace& trace, const std::vector<std::uint32_t>& choice_of,
-                      const PassOptions& pass_options, const RecordOptions& options) {
-  const Plan plan = plan_with(trace, choice_of);
-  if (const auto violation = check(trace, plan)) return to_error(*violation);
-  const Result<Placement> placement = place(trace, plan, plan.budget.device);
-  if (!placement) return placement.error();
-  const Program program = build_program(trace, plan, *placement);
+Status placed_within(const Trace& trace, const Plan& plan, Bytes memory) {
+  const auto placement = place(trace, plan, memory);
+  return placement ? Status(Ok{}) : Status(placement.error());
+}
 
-  Pass pass;
-  pass.issue.assign(static_cast<std::size_t>(pass_options.steps),
-                    std::vector<Nanoseconds>(trace.ops.size()));
-  const bool tagged = pass_options.traced && options.on_cuda;
-  auto backend = make_backend(
-      std::make_unique<TimedKernels>(native_kernels(options.on_cuda), pass.issue, tagged),
-      options.on_cuda,
-      {.arena = placement->placed_peak, .seed = options.seed, .stop = options.stop});
-  if (!backend) return backend.error();
-  if (Status status = (*backend)->prepare(trace, program); !status) return status.error();
-  if (Status status = initialise_homes(trace, *placement, **backend); !status)
-    return status.error();
+/// What to record under: the plans that disturb least come first, each with all the workspace that
+/// is wanted, then with less.
+struct Ground {
+  Passes::MakePlan make_plan;
+  std::string fallback;  // "" for keep_all
+  Bytes limit{};         // of workspaces
+};
 
-#ifdef SUPERNEURONS_CUDA
-  std::unique_ptr<CuptiCollector> collector;
-  if (tagged) {
-    auto started = CuptiCollector::start();
-    if (!started) return started.error();
-    collector = std::move(*started);
-  }
-#endif
-  const Status executed =
-      execute(trace, program, **backend,
-              {.training_steps = pass_options.steps, .prepared = true, .stop = options.stop});
-#ifdef SUPERNEURONS_CUDA
-  if (collector) {
-    auto log = collector->stop();
-    if (!log) return log.error();
-    pass.log = std::move(*log);
-    pass.device = attribute(pass.log, pass_options.steps, trace.ops.size());
-    pass.losses = losses_of(pass.log, pass.device, options.warmup_steps);
-  }
-#endif
-  if (!executed) return executed.error();
-  pass.measured = (*backend)->measured();
-  return pass;
+/// Finds the first that fits; leaves out of the trace the choices for which there is no room.
+Result<Ground> settle(Trace& trace, const RecordOptions& options, Bytes memory) {
+  std::vector<Ground> grounds = {{keep_all, "", {}}};
+  for (const RecordFallback& fallback : options.fallbacks)
+    grounds.push_back({fallback.plan, fallback.name, {}});
+  std::optional<Error> refusal;
+  for (Ground& ground : grounds)
+    for (const Bytes limit : {options.workspace_limit, 1024_MiB, 256_MiB, 64_MiB, 0_B}) {
+      if (limit > options.workspace_limit) continue;
+      if (limit == 0_B && ground.fallback != grounds.back().fallback) continue;
+      Trace trimmed = trace;
+      limit_workspaces(trimmed, limit);
+      const Trace largest = with_largest_workspaces(trimmed);
+      const auto plan = ground.make_plan(largest, memory);
+      const Status placed = plan ? placed_within(largest, *plan, memory) : Status(plan.error());
+      if (placed) {
+        trace = std::move(trimmed);
+        ground.limit = limit;
+        return std::move(ground);
+      }
+      if (placed.error().code != ErrorCode::does_not_fit) return placed.error();
+      if (!refusal) refusal = placed.error();
+    }
+  refusal->message =
+      fmt::format("{} does not fit {} of device memory{}: {}", trace.name, format_bytes(memory),
+                  options.fallbacks.empty() ? " without a policy" : "", refusal->message);
+  return *refusal;
 }
 
 Nanoseconds median_step(const std::vector<Nanoseconds>& steps, int warmup) {
@@ -150,61 +118,41 @@ Nanoseconds median_step(const std::vector<Nanoseconds>& steps, int warmup) {
   return median({steps.begin() + warmup, steps.end()});
 }
 
-/// Device time of one op in each counted training step in which it was seen.
-std::vector<Nanoseconds> spans_of(const Pass& pass, std::size_t op, int warmup, bool on_cuda) {
-  if (on_cuda) return seen_spans(pass.device, op, warmup);
-  std::vector<Nanoseconds> spans;
-  const std::size_t steps = pass.issue.size();
-  for (auto step = static_cast<std::size_t>(warmup); step < steps; ++step)
-    spans.push_back(pass.issue[step][op]);
-  return spans;
-}
-
 /// 0 for an op that does nothing on the device.
 Nanoseconds median_or_zero(const std::vector<Nanoseconds>& spans) {
   return spans.empty() ? Nanoseconds{} : median(spans);
 }
 
-/// Runs whole training steps in which every op takes its choice number `round` (modulo how many it
-/// has), so that each choice is timed between its real neighbours and not warm in cache.
-Status measure_choices(Trace& trace, const RecordOptions& options, Losses& losses) {
-  std::size_t rounds = 1;
-  for (const Op& op : trace.ops) rounds = std::max(rounds, op.choices.size());
-  std::vector<std::vector<std::vector<Nanoseconds>>> seen(trace.ops.size());
-  for (std::size_t op = 0; op < trace.ops.size(); ++op)
-    seen[op].resize(trace.ops[op].choices.size());
-  for (std::size_t round = 0; round < rounds; ++round) {
-    if (options.progress)
-      options.progress(fmt::format("choices: round {} of {}", round + 1, rounds));
-    std::vector<std::uint32_t> choice_of;
-    for (const Op& op : trace.ops)
-      choice_of.push_back(static_cast<std::uint32_t>(round % op.choices.size()));
-    const int steps = options.warmup_steps + options.traced_steps;
-    auto pass = run_pass(trace, choice_of, {.steps = steps, .traced = true}, options);
-    if (!pass) return pass.error();
-    losses += pass->losses;
-    for (std::size_t op = 0; op < trace.ops.size(); ++op) {
-      const auto spans = spans_of(*pass, op, options.warmup_steps, options.on_cuda);
-      auto& list = seen[op][choice_of[op]];
-      list.insert(list.end(), spans.begin(), spans.end());
-    }
-  }
-  for (std::size_t op = 0; op < trace.ops.size(); ++op)
-    for (std::size_t choice = 0; choice < seen[op].size(); ++choice)
-      trace.ops[op].choices[choice].ns = median_or_zero(seen[op][choice]);
-  return Ok{};
+/// Measured training steps per round of choices: those asked for, fewer where a network is so deep
+/// that each choice is seen at many places anyway.
+int round_steps(const Trace& trace, const RecordOptions& options) {
+  constexpr std::size_t kMostOps = 60'000;  // per round
+  const auto most = static_cast<int>(kMostOps / std::max<std::size_t>(trace.ops.size(), 1));
+  return std::min(options.traced_steps, std::max(most, 2));
 }
 
-/// The fastest deterministic choice of each op.
-void choose_fastest(Trace& trace) {
-  for (Op& op : trace.ops) {
-    for (std::uint32_t i = 0; i < op.choices.size(); ++i) {
-      const Choice& best = op.choices[op.recorded];
-      const Choice& choice = op.choices[i];
-      if (!choice.deterministic) continue;
-      if (!best.deterministic || choice.ns < best.ns) op.recorded = i;
-    }
+/// Runs whole training steps in which the ops take this choice and that, so that each is timed
+/// between real neighbours and not warm in cache (tracer/choice_rounds.h).
+Status measure_choices(Trace& trace, Passes& passes, const RecordOptions& options, Losses& losses) {
+  ChoiceRounds rounds(trace);
+  const int steps = round_steps(trace, options);
+  const std::size_t total = rounds.left();
+  int warmup = options.warmup_steps;
+  for (std::size_t round = 1; rounds.left() > 0; ++round) {
+    if (options.progress) options.progress(fmt::format("choices: round {} of {}", round, total));
+    const std::vector<std::uint32_t> choice_of = rounds.next();
+    const auto pass =
+        passes.run(trace, choice_of,
+                   {.steps = warmup + steps, .warmup = warmup, .traced = true, .lenient = true});
+    if (!pass) return pass.error();
+    losses += pass->losses;
+    for (std::uint32_t op = 0; op < trace.ops.size(); ++op)
+      for (const Nanoseconds span : pass->spans(op, warmup, options.on_cuda))
+        rounds.add({op}, choice_of[op], span);
+    for (const FailedChoice& failed : pass->failed) rounds.drop(failed.op, failed.choice);
+    warmup = std::min(options.warmup_steps, 1);  // the device is warm, the libraries are loaded
   }
+  return rounds.store(trace);
 }
 
 std::vector<std::uint32_t> recorded_choices(const Trace& trace) {
@@ -224,7 +172,7 @@ void store_traced(Trace& trace, const Pass& pass, const RecordOptions& options) 
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
     Op& op = trace.ops[i];
     op.choices[op.recorded].ns =
-        median_or_zero(spans_of(pass, i, options.warmup_steps, options.on_cuda));
+        median_or_zero(pass.spans(i, options.warmup_steps, options.on_cuda));
     if (!options.on_cuda) continue;
     op.kernels.clear();
     for (const DeviceActivity& part : last_seen(pass.device, i).parts)
@@ -256,6 +204,20 @@ void set_capabilities(Trace& trace, const RecordOptions& options, const Losses& 
   set(Fact::host_times, options.on_cuda ? Capability::exact : Capability::none);
 }
 
+/// What a reader of the times should know.
+std::string circumstances(const Ground& ground, const RecordOptions& options, Bytes memory) {
+  std::string text;
+  if (!ground.fallback.empty())
+    text += fmt::format(
+        "; recorded under {} in {}, as keep_all does not fit: training steps are of "
+        "that plan, and ops beside its copies may have taken longer",
+        ground.fallback, format_bytes(memory));
+  if (ground.limit < options.workspace_limit)
+    text += fmt::format("; choices of more than {} of workspace do not fit and are left out",
+                        format_bytes(ground.limit));
+  return text;
+}
+
 }  // namespace
 
 std::string today() {
@@ -277,20 +239,26 @@ Result<Trace> record(Trace trace, const RecordOptions& options) {
     if (Status status = enumerate_host_choices(trace, options.workspace_limit, options.choices);
         !status)
       return status.error();
+  const auto memory = memory_for(options);
+  if (!memory) return memory.error();
+  const auto ground = settle(trace, options, *memory);
+  if (!ground) return ground.error();
+  Passes passes(options, ground->make_plan, *memory);
+  if (Status status = passes.reserve(with_largest_workspaces(trace)); !status)
+    return status.error();
   Losses losses;
-  if (options.choices) {
-    if (Status status = measure_choices(trace, options, losses); !status) return status.error();
-    choose_fastest(trace);
-  }
+  if (options.choices)
+    if (Status status = measure_choices(trace, passes, options, losses); !status)
+      return status.error();
   const auto choices = recorded_choices(trace);
+  const int warmup = options.warmup_steps;
   if (options.progress) options.progress("untraced training steps");
-  auto untraced =
-      run_pass(trace, choices, {.steps = options.warmup_steps + options.untraced_steps}, options);
+  const auto untraced =
+      passes.run(trace, choices, {.steps = warmup + options.untraced_steps, .warmup = warmup});
   if (!untraced) return untraced.error();
   if (options.progress) options.progress("traced training steps");
-  auto traced =
-      run_pass(trace, choices,
-               {.steps = options.warmup_steps + options.traced_steps, .traced = true}, options);
+  const auto traced = passes.run(
+      trace, choices, {.steps = warmup + options.traced_steps, .warmup = warmup, .traced = true});
   if (!traced) return traced.error();
   losses += traced->losses;
   store_traced(trace, *traced, options);
@@ -299,6 +267,7 @@ Result<Trace> record(Trace trace, const RecordOptions& options) {
   trace.dropped_records = losses.dropped;
   trace.origin = options.origin;
   if (options.on_cuda) trace.origin += "; " + describe(losses);
+  trace.origin += circumstances(*ground, options, *memory);
   return trace;
 }
 

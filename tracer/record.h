@@ -1,15 +1,25 @@
-// Recording: runs a lowered network for real under keep_all and returns its trace with measured
-// times.
+// Recording: runs a lowered network for real and returns its trace with measured times. Under
+// keep_all where that fits, else under the first fallback that does.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "ir/plan.h"
 #include "ir/result.h"
 #include "ir/trace.h"
 
 namespace superneurons {
+
+/// A policy to record under where keep_all does not fit.
+struct RecordFallback {
+  std::string name;
+  /// A plan within that much device memory in which each op takes its recorded choice. The trace
+  /// has no times yet.
+  std::function<Result<Plan>(const Trace& trace, Bytes memory)> plan;
+};
 
 struct RecordOptions {
   bool on_cuda = false;
@@ -18,6 +28,8 @@ struct RecordOptions {
   int untraced_steps = 20;          // for the true training-step time
   bool choices = true;              // measure every workspace choice, inside whole training steps
   Bytes workspace_limit{4096_MiB};  // choices that want more are left out
+  Bytes device_memory{};  // to take at most; 0: what is free on a GPU, without limit on the host
+  std::vector<RecordFallback> fallbacks;  // those that disturb times least come first
   std::uint64_t seed = 1;
   std::string origin;  // command line and date, for the trace's header
   std::function<void(const std::string&)> progress;  // one line per stage; may be empty
@@ -28,8 +40,10 @@ struct RecordOptions {
 std::string today();
 
 /// `lowered` comes from lower(); returns it with choices, durations (median over the traced
-/// training steps), kernels, host issue times and step times. Errors: device, does_not_fit (the
-/// network does not fit the device without a policy), cancelled.
+/// training steps), kernels, host issue times and step times. `origin` says under which plan where
+/// that is not keep_all. A choice is measured once per kind and shape of op, inside whole training
+/// steps; choices whose kernels fail are dropped. Errors: device, does_not_fit (the network fits
+/// under no fallback either), cancelled.
 Result<Trace> record(Trace lowered, const RecordOptions& options);
 
 }  // namespace superneurons

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "ir/files.h"
@@ -23,6 +25,9 @@ constexpr int kMostResults = 32;
 /// As many as PyTorch tries (torch.backends.cudnn.benchmark_limit). Each costs a round of training
 /// steps when choices are measured.
 constexpr std::size_t kMostEngines = 10;
+/// The plan of each is built to learn its workspace, which may take tens of milliseconds: networks
+/// of many shapes try fewer for each.
+constexpr std::size_t kMostPlans = 1500, kFewestEngines = 4;
 
 /// What the heuristics of one direction return, best first.
 template <class Perf, class Query>
@@ -90,7 +95,8 @@ Result<std::vector<Choice>> choices_of(cudnnHandle_t cudnn, Convolution& convolu
 /// What is not among cuDNN's named algorithms: products of matrices by cuBLAS, without and with
 /// workspace for it, and engines.
 std::vector<Choice> other_choices(cudnnHandle_t cudnn, const ConvolutionShape& shape,
-                                  Direction direction, bool tf32, Bytes limit) {
+                                  Direction direction, bool tf32, Bytes limit,
+                                  std::size_t engines) {
   std::vector<Choice> choices;
   const auto add = [&](std::string algorithm, Bytes workspace) {
     if (workspace > limit) return;
@@ -106,7 +112,7 @@ std::vector<Choice> other_choices(cudnnHandle_t cudnn, const ConvolutionShape& s
     if (order == PixelOrder::packed)
       add(std::string(pointwise_name(order)), *need + kCublasWorkspace);
   }
-  for (const EngineOffer& offer : engine_offers(cudnn, shape, direction, tf32, limit, kMostEngines))
+  for (const EngineOffer& offer : engine_offers(cudnn, shape, direction, tf32, limit, engines))
     add(engine_name(offer.config), offer.workspace);
   return choices;
 }
@@ -132,8 +138,8 @@ std::vector<Choice> pairs_of(const std::vector<Choice>& data, const std::vector<
 
 class Enumerator {
  public:
-  Enumerator(cudnnHandle_t cudnn, Bytes limit, bool tf32, bool others)
-      : cudnn_(cudnn), limit_(limit), tf32_(tf32), others_(others) {}
+  Enumerator(cudnnHandle_t cudnn, Bytes limit, bool tf32, bool others, std::size_t engines)
+      : cudnn_(cudnn), limit_(limit), tf32_(tf32), others_(others), engines_(engines) {}
 
   Result<std::vector<Choice>> enumerate(const Op& op) {
     if (op.kind.starts_with("Linear")) return gemm();
@@ -175,7 +181,7 @@ class Enumerator {
     auto result = both(convolution, direction);
     if (!result || !others_) return result;
     for (bool tf32 : tf32_ ? std::vector<bool>{true, false} : std::vector<bool>{false}) {
-      auto some = other_choices(cudnn_, convolution.shape(), direction, tf32, limit_);
+      auto some = other_choices(cudnn_, convolution.shape(), direction, tf32, limit_, engines_);
       result->insert(result->end(), some.begin(), some.end());
     }
     return result;
@@ -199,7 +205,8 @@ class Enumerator {
   cudnnHandle_t cudnn_;
   Bytes limit_;
   bool tf32_;
-  bool others_;  // beyond cuDNN's named algorithms
+  bool others_;          // beyond cuDNN's named algorithms
+  std::size_t engines_;  // at most, per shape and direction
   Convolutions convolutions_;
   std::map<std::string, std::map<ConvolutionShape, std::vector<Choice>>> known_;
 };
@@ -209,13 +216,25 @@ bool has_choices(const Op& op) {
          !op.kind.ends_with("BackwardBias");
 }
 
+/// Engines to try for each shape and direction.
+std::size_t engines_for(const Trace& trace) {
+  std::set<std::pair<std::string, ConvolutionShape>> distinct;
+  for (const Op& op : trace.ops) {
+    if (!has_choices(op) || op.kind.starts_with("Linear")) continue;
+    if (const auto shape = convolution_shape(op)) distinct.emplace(op.kind, *shape);
+  }
+  return std::clamp(kMostPlans / std::max<std::size_t>(distinct.size(), 1), kFewestEngines,
+                    kMostEngines);
+}
+
 }  // namespace
 
 Status enumerate_choices(Trace& trace, Bytes workspace_limit, bool all) {
   cudnnHandle_t handle = nullptr;
   SUPERNEURONS_TRY(cudnnCreate(&handle));
   const CudnnOwner cudnn(handle);
-  Enumerator enumerator(handle, workspace_limit, trace.math == "tf32", all);
+  Enumerator enumerator(handle, workspace_limit, trace.math == "tf32", all,
+                        all ? engines_for(trace) : 0);
   for (Op& op : trace.ops) {
     if (!has_choices(op)) continue;
     auto choices = enumerator.enumerate(op);

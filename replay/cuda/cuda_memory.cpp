@@ -55,6 +55,12 @@ Result<PinnedMemory> pin(Bytes bytes) {
 
 }  // namespace
 
+Result<Bytes> free_device_memory() {
+  std::size_t free = 0, total = 0;
+  SUPERNEURONS_TRY(cudaMemGetInfo(&free, &total));
+  return Bytes{static_cast<std::int64_t>(free)};
+}
+
 Result<CudaMemory> CudaMemory::take(Bytes arena, Bytes pool) {
   int devices = 0;
   SUPERNEURONS_TRY(cudaGetDeviceCount(&devices));

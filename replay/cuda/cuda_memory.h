@@ -10,6 +10,9 @@
 
 namespace superneurons {
 
+/// Device memory that no process uses.
+Result<Bytes> free_device_memory();
+
 class CudaMemory {
  public:
   /// One cudaMalloc of exactly `arena` bytes and one pinned piece of `pool` bytes (pinning costs

@@ -235,6 +235,8 @@ def test_a_wrong_name_gets_the_nearest_right_one(arguments, hint, run, chain):
         ["replay", "{}", "--policy", "liveness", "--steps", "0"],
         ["replay", "{}", "--policy", "liveness", "--on", "moon"],
         ["replay", "{}", "--policy", "liveness", "--kernels", "popcorn"],
+        ["trace", "small_cnn", "--on", "host", "--budget", "60%", "-o", "x"],
+        ["trace", "small_cnn", "--on", "host", "--budget", "0", "-o", "x"],
         ["build", "alexnet"],
         ["build", "alexnet", "--batch", "-1", "-o", "x"],
         ["build", "alexnet", "--batch", "9223372036854775807", "-o", "x"],

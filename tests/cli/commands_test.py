@@ -13,6 +13,7 @@ GOLDEN = ROOT / "tests" / "cli" / "golden"
 # Regenerate with: python3 -m pytest tests/cli/commands_test.py --regenerate
 GOLDEN_COMMANDS = {
     "show": ["show", "{chain}", "--ops", "--tensors"],
+    "show_by_kind": ["show", "{chain}", "--by-kind"],
     "check": ["check", "{chain}"],
     "plan_liveness": [
         *("plan", "{chain}", "--policy", "liveness", "--budget", "1MiB"),
@@ -92,6 +93,26 @@ def test_show_as_json(run, chain):
     assert shown["roles"]["activation"] == {"tensors": 4, "bytes": 4 * 65536}
     assert shown["kinds"]["Conv2dForward"]["max_workspace_bytes"] == 8192
     assert len(shown["trace_hash"]) == 16
+
+
+def test_show_by_kind_as_json(run, chain):
+    shown = json.loads(run("show", chain, "--by-kind", "--json", "-").out)
+    rows = {row["kind"]: row for row in shown["layer_kinds"]}
+    assert sum(row["ops"] for row in rows.values()) == shown["ops"]
+    assert rows["CONV"]["forward_ns"] > 0
+    assert "layer_kinds" not in json.loads(run("show", chain, "--json", "-").out)
+
+
+def test_records_under_a_policy_where_everything_kept_does_not_fit(run, tmp_path):
+    file = tmp_path / "small.jsonl"
+    brief = ["--steps", "1", "--warmup", "1", "--no-choices", "-o", file]
+    done = run("trace", "small_cnn", "--on", "host", "--budget", "700KiB", *brief)
+    assert done.code == 0, done.err
+    shown = run("show", file).out
+    assert "recorded under liveness in 700 KiB, as keep_all does not fit" in shown
+    done = run("trace", "small_cnn", "--on", "host", "--budget", "64KiB", *brief)
+    assert done.code == 1
+    assert "small_cnn-b4 does not fit 64 KiB of device memory" in done.error
 
 
 def test_reads_standard_input(run, chain):
