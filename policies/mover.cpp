@@ -31,7 +31,7 @@ Mover::Mover(const PolicyContext& context, const Plan& plan,
       clock_(clock_of(context.trace, plan)),
       runs_(runs_before(plan)),
       run_step_(run_steps(plan)),
-      first_of_layer_step_(layer_steps(context.trace, plan)) {
+      first_of_layer_step_(layer_step_starts(context.trace, plan)) {
   for (const Idle& idle : idle_into_backward(context, plan))
     if (wanted(idle) && runs_[idle.after] > runs_[idle.before] + 1) candidates_.push_back(idle);
   std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Idle& a, const Idle& b) {

@@ -20,6 +20,8 @@
 namespace superneurons {
 namespace {
 
+constexpr std::size_t kMany = 1000;
+
 struct Options {
   std::span<const std::string_view> kinds;  // whose outputs move; empty: of any layer
   bool need_all = false;
@@ -96,16 +98,22 @@ struct Best {
 /// counts for one that fits, then looks for fewer below it.
 std::optional<std::size_t> fewest_of_some(const PolicyContext& context, std::size_t all,
                                           const std::function<Plan(std::size_t)>& build) {
-  constexpr std::size_t kParts = 12;
+  // Deep networks have so many that a few more or less do not matter, and the search does.
+  const std::size_t parts = all > kMany ? 4 : 12;
+  const std::size_t grain = all > kMany ? all / 64 : 1;
   std::size_t below = 0;  // does not fit
-  for (std::size_t part = 1; part <= kParts; ++part) {
-    const std::size_t count = all * part / kParts;
+  for (std::size_t part = 1; part <= parts; ++part) {
+    const std::size_t count = all * part / parts;
     if (count == below) continue;
     if (stopped(context)) return {};
-    if (fits(context, build(count)))
-      return below + 1 + fewest_that_fit(context, count - below - 1, [&](std::size_t more) {
-               return build(below + 1 + more);
-             });
+    if (fits(context, build(count))) {
+      const auto at = [&](std::size_t grains) {
+        return std::min(count, below + 1 + grains * grain);
+      };
+      const std::size_t most = (count - below - 1 + grain - 1) / grain;
+      return at(
+          fewest_that_fit(context, most, [&](std::size_t grains) { return build(at(grains)); }));
+    }
     below = count;
   }
   return {};

@@ -118,8 +118,9 @@ class StateMover {
         travellers_(travellers(context, plan, options)) {
     // No steps ahead: at the run itself, even inside its layer step.
     if (options.lookahead.count > 0)
-      ahead_ = options.lookahead.unit == Lookahead::Unit::ops ? run_steps(plan)
-                                                              : layer_steps(context.trace, plan);
+      ahead_ = options.lookahead.unit == Lookahead::Unit::ops
+                   ? run_steps(plan)
+                   : layer_step_starts(context.trace, plan);
     keep_within_host();
   }
 

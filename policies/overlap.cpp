@@ -14,7 +14,10 @@ namespace {
 
 constexpr std::uint32_t kNever = 0xffffffff;
 constexpr std::uint32_t kLayersAhead = 3;  // the look-ahead of the paper's figure 10b
-constexpr int kTries = 16;                 // to place; each clears a window twice as wide
+constexpr std::int64_t kWork = 500'000;    // plan steps that may be placed again
+constexpr int kMostTries = 32;
+constexpr std::int64_t kHoles = 32;  // the part of the arena that is left to them
+constexpr std::uint32_t kNear = 16;  // steps between misfits that count as one
 
 /// A plan step that goes to another place; `to` is a place of the plan (before that step).
 struct Shift {
@@ -74,11 +77,14 @@ class Overlapper {
     shift_offloads();
     if (options.prefetches) shift_prefetches();
     shift_frees();
-    for (int attempt = 0; attempt < kTries && !stopped(context_); ++attempt) {
+    const std::int64_t tries = std::clamp<std::int64_t>(
+        kWork / static_cast<std::int64_t>(plan_.steps.size()), 4, kMostTries);
+    for (std::int64_t left = tries; left >= 0 && !stopped(context_); --left) {
       Plan shifted = apply();
-      const std::optional<std::uint32_t> misfit = first_misfit(shifted);
-      if (!misfit) return shifted;
-      clear_around(*misfit, attempt);
+      const std::optional<Misplaced> misplaced = first_misfit(shifted);
+      if (!misplaced) return shifted;
+      // The last try is without all that the device may have no room for.
+      clear_around(*misplaced, left <= 1 ? whole() : window(misplaced->run));
     }
     return plan_;
   }
@@ -116,10 +122,11 @@ class Overlapper {
       home_[tensor.index] = home_[context_.trace.carry[i].end.index] = true;
     }
     home_.resize(context_.trace.tensors.size(), false);
+    // Holes take some of what the sums leave.
+    const Bytes room{context_.budget.device.count - context_.budget.device.count / kHoles};
     for (std::uint32_t i = 0; i < plan_.steps.size(); ++i) {
       const PlanStep& step = plan_.steps[i];
-      device_.set(i, context_.budget.device - rows[i].total,
-                  context_.budget.device - rows[i].total + rows[i].workspace);
+      device_.set(i, room - rows[i].total, room - rows[i].total + rows[i].workspace);
       if (step.kind != StepKind::run && !home_[step.subject]) {
         const bool comes = step.kind == StepKind::offload;
         if (comes && !on_host[step.subject]) host -= bytes(i);
@@ -177,7 +184,7 @@ class Overlapper {
     std::vector<std::uint32_t> places(prefetches.size());
     const bool timed = clock_.back() > 0_ns;
     const std::vector<std::uint32_t> layers =
-        timed ? std::vector<std::uint32_t>() : layer_steps(context_.trace, plan_);
+        timed ? std::vector<std::uint32_t>() : layer_step_starts(context_.trace, plan_);
     Nanoseconds next = clock_.back();
     for (std::size_t i = prefetches.size(); i-- > 0;) {
       const std::uint32_t step = prefetches[i];
@@ -253,27 +260,52 @@ class Overlapper {
     return std::move(edits).apply(plan_);
   }
 
-  /// The run of the old plan at or before which the new one cannot be placed.
-  std::optional<std::uint32_t> first_misfit(const Plan& shifted) const {
+  /// Where a shifted plan cannot be placed.
+  struct Misplaced {
+    std::uint32_t run = 0;  // of the old plan; it or a step just before it
+    Space space = Space::device;
+  };
+
+  std::optional<Misplaced> first_misfit(const Plan& shifted) const {
     const AllocatorEntry* entry = find_allocator(shifted.allocator);
     if (entry == nullptr) return {};
     const Schedule wanted = schedule(context_.trace, shifted);
     const Assignment found =
         assign(wanted, *entry, context_.budget.device, context_.budget.host, 0_B);
     if (!found.misfit && wanted.fault.empty()) return {};
-    std::uint32_t step = found.misfit ? wanted.requests[found.misfit->request].step : 0;
-    std::uint32_t runs = runs_before(shifted)[step];
+    if (!found.misfit) return Misplaced{};
+    const Request& request = wanted.requests[found.misfit->request];
+    std::uint32_t runs = runs_before(shifted)[request.step];
+    Misplaced misplaced{static_cast<std::uint32_t>(plan_.steps.size()), request.allocation.space};
     for (std::uint32_t i = 0; i < plan_.steps.size(); ++i)
-      if (plan_.steps[i].kind == StepKind::run && runs-- == 0) return i;
-    return static_cast<std::uint32_t>(plan_.steps.size());
+      if (plan_.steps[i].kind == StepKind::run && runs-- == 0) {
+        misplaced.run = i;
+        break;
+      }
+    return misplaced;
+  }
+
+  std::uint32_t whole() const { return static_cast<std::uint32_t>(plan_.steps.size()); }
+
+  /// How far around a run to clear: farther each time that it misfits there again.
+  std::uint32_t window(std::uint32_t run) {
+    std::uint32_t again = 0;
+    for (const std::uint32_t before : misfits_)
+      again += before + kNear >= run && before <= run + kNear ? 1 : 0;
+    misfits_.push_back(run);
+    // And everywhere, little by little, so that it comes to an end.
+    again += static_cast<std::uint32_t>(misfits_.size()) / 3;
+    return (1U << std::min(again, 30U)) - 1;
   }
 
   /// Nothing is early or late across these runs any more.
-  void clear_around(std::uint32_t run, int attempt) {
-    const std::uint32_t width = (1U << attempt) - 1;
-    const std::uint32_t low = run > width ? run - width : 0;
-    const std::uint32_t high = run + width + 1;
+  void clear_around(const Misplaced& misplaced, std::uint32_t width) {
+    const std::uint32_t low = misplaced.run > width ? misplaced.run - width : 0;
+    const std::uint32_t high =
+        std::min(misplaced.run, whole() - std::min(width, whole())) + width + 1;
     for (Shift& shift : shifts_) {
+      const bool copy_out = plan_.steps[shift.step].kind == StepKind::offload;
+      if (copy_out != (misplaced.space == Space::host)) continue;
       if (shift.to < shift.step && shift.to < high && shift.step > low)
         shift.to = std::min(shift.step, high);
       else if (shift.to > shift.step && shift.to > low && shift.step < high)
@@ -291,6 +323,7 @@ class Overlapper {
   std::vector<std::uint32_t> before_;  // by step: the next touch of its tensor
   std::vector<bool> behind_offload_;   // by step: a free whose copy out may still run
   std::vector<Shift> shifts_;
+  std::vector<std::uint32_t> misfits_;   // runs at which a try could not be placed
   std::vector<Nanoseconds> copies_out_;  // when each is done, in plan order
   Nanoseconds out_{};                    // when the stream of copies out is done
 };

@@ -44,6 +44,7 @@ class Rebuilder {
       if (plan.begin[i].place == Place::device) start.device = 0;
       if (plan.begin[i].place == Place::host) start.host = 0;
     }
+    find_last_touches();
   }
 
   Plan run() && {
@@ -233,9 +234,30 @@ class Rebuilder {
         copy(link).absent_since = at_;
       }
     }
+    for (const TensorId tensor : fetches_) {
+      if (last_touch_[tensor.index] >= at_) continue;
+      // Only the segment needed it: the plan had sent it away for good.
+      edits_.insert(at_, Rank::run, tensor_step(StepKind::free, tensor));
+      copy(tensor).device = kAbsent;
+      copy(tensor).absent_since = at_ + 1;
+    }
     log_.clear();
     reruns_.clear();
     fetches_.clear();
+  }
+
+  void find_last_touches() {
+    last_touch_.assign(copies_.size(), 0);
+    for (std::uint32_t i = 0; i < plan_.steps.size(); ++i) {
+      const PlanStep& step = plan_.steps[i];
+      if (step.kind == StepKind::run) {
+        const OpFlow& flow = context_.flow[step.op()];
+        for (const std::vector<Value>* values : {&flow.needs, &flow.makes})
+          for (const Value& value : *values) last_touch_[value.tensor.index] = i;
+      } else if (step.kind == StepKind::prefetch || step.kind == StepKind::free) {
+        last_touch_[step.subject] = i;
+      }
+    }
   }
 
   /// For each rerun, the tensors made for this segment only that no later rerun touches.
@@ -272,7 +294,8 @@ class Rebuilder {
   std::vector<Drop> drops_;            // in plan order
   Edits edits_;
   std::uint32_t at_ = 0;
-  std::span<const Value> wanted_;  // by the op at hand
+  std::span<const Value> wanted_;          // by the op at hand
+  std::vector<std::uint32_t> last_touch_;  // by tensor: last step with its device copy
   // The segment being put together, and how to undo parts of it.
   std::vector<Rerun> reruns_;
   std::vector<TensorId> fetches_;

@@ -50,9 +50,8 @@ std::span<const PolicyEntry> policies() {
           {Fact::accesses},
           {{"evict", "lru", "who leaves: lru; belady: whose next use is furthest"},
            {"prefetch", "ahead",
-            "demand: copies when the need is there, as the paper; ahead: beside the ops where "
-            "there "
-            "is room"},
+            "demand: copies when the need is there, as the paper; ahead: beside the ops, where "
+            "there is room"},
            {"min", "64KiB", "smaller tensors leave only when no larger one can"}},
           tensor_cache},
       PolicyEntry{

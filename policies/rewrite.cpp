@@ -94,7 +94,7 @@ std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan) {
   return clock;
 }
 
-std::vector<std::uint32_t> layer_steps(const Trace& trace, const Plan& plan) {
+std::vector<std::uint32_t> layer_step_starts(const Trace& trace, const Plan& plan) {
   std::vector<std::uint32_t> first;
   const Op* before = nullptr;
   for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {

@@ -49,7 +49,7 @@ std::vector<std::uint32_t> runs_before(const Plan& plan);
 std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan);
 
 /// The step with which each layer step begins: a run of another layer or phase than the run before.
-std::vector<std::uint32_t> layer_steps(const Trace& trace, const Plan& plan);
+std::vector<std::uint32_t> layer_step_starts(const Trace& trace, const Plan& plan);
 
 /// The steps that run an op.
 std::vector<std::uint32_t> run_steps(const Plan& plan);

@@ -230,9 +230,10 @@ std::string format_outcome(const Outcome& outcome) {
   add("host pool", format_bytes(outcome.host_bytes), "");
   add("offload", format_bytes(outcome.offload_bytes), "");
   add("prefetch", format_bytes(outcome.prefetch_bytes), "");
-  add("misses", fmt::format("{}", outcome.cache.misses),
-      fmt::format("{} hits; {} evictions, {} without a copy", outcome.cache.hits,
-                  outcome.cache.evictions, outcome.cache.clean_evictions));
+  const CacheStats& cache = outcome.cache;
+  add("misses", fmt::format("{}", cache.misses), fmt::format("{} hits", cache.hits));
+  add("evictions", fmt::format("{}", cache.evictions),
+      cache.clean_evictions > 0 ? fmt::format("{} no copy", cache.clean_evictions) : "");
   add("recompute", format_time(outcome.recompute_ns),
       fmt::format("{} runs", outcome.recompute_runs));
   const std::string over = ratio(outcome.step_ns, outcome.bound_ns);

@@ -160,8 +160,8 @@ TEST(Overlap, CopiesGoBesideTheOpsWithinTheBudget) {
     EXPECT_TRUE(!violation || violation->law == Law::over_budget) << to_error(*violation).message;
     return steps_of(trace, result);
   };
-  // As little as it takes: only the copy out is early, only the time after z has room.
-  EXPECT_EQ(overlapped(5_KiB),
+  // Too little for y and z: only the copy out is early, only the time after z has room.
+  EXPECT_EQ(overlapped(6_KiB),
             "run a; offload y; run b; free y; run c; run d; free z; prefetch y; run e; "
             "free_host y; run f; free y; ");
   // More than enough: the free waits for the copy, and the copy in has time.

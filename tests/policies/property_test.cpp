@@ -34,6 +34,7 @@ std::vector<std::string> all_policies() {
       "tensor_cache:min=1+liveness+recompute:need=all",
       "liveness+offload_state:need=all,roles=all,min=1+tensor_cache",
       "liveness+recompute:need=all,min=1+offload_state:need=all,roles=all,min=1,lookahead=1",
+      "liveness+offload_state:need=all,roles=all,min=1,lookahead=1+recompute:need=all",
       "liveness+offload:layers=checkpoints,need=all,lookahead=1+offload_state:roles=both"};
   for (const PolicyEntry& entry : policies()) names.emplace_back(entry.name);
   for (const CompositionEntry& entry : compositions()) names.emplace_back(entry.name);
