@@ -15,6 +15,7 @@ struct Options {
   std::string json;
   std::string timeline;
   std::string memory;
+  std::string layer_steps;
   std::string clock = "replay";
 };
 
@@ -43,6 +44,11 @@ Status run(const Options& options, const Session& session) {
     if (Status status = write_json(options.memory, format_memory_json(loaded->trace, *plan));
         !status)
       return status;
+  if (!options.layer_steps.empty())
+    if (Status status =
+            write_json(options.layer_steps, format_layer_steps_json(loaded->trace, *plan));
+        !status)
+      return status;
   return write_json(options.json, format_json({&outcome, 1}, session.options));
 }
 
@@ -69,6 +75,8 @@ void add_simulate_command(CLI::App& app, Session& session) {
                     "timeline to write, for https://ui.perfetto.dev");
   add_output_option(*command, "--memory", options->memory,
                     "memory over plan steps to write (JSON)");
+  add_output_option(*command, "--layer-steps", options->layer_steps,
+                    "activations and their gradients over layer steps to write (JSON)");
 }
 
 }  // namespace superneurons

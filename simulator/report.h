@@ -95,4 +95,10 @@ std::string format_chrome_trace(const Trace& trace, const Plan& plan, const Prog
 ///  "by_role":{role:[...]}}
 std::string format_memory_json(const Trace& trace, const Plan& plan);
 
+/// Memory over layer steps, as papers print it (memory/layer_steps.h): activations and their
+/// gradients at each layer's own turn.
+/// {"format":"superneurons-layer-steps","version","trace","trace_hash","policy","scope":[role],
+///  "scope_peak_bytes","steps":[{"layer","phase","bytes","tensors","peak_bytes"}]}
+std::string format_layer_steps_json(const Trace& trace, const Plan& plan);
+
 }  // namespace superneurons

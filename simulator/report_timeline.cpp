@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "memory/layer_steps.h"
 #include "memory/placement.h"
 #include "simulator/report.h"
 
@@ -161,6 +162,26 @@ std::string format_memory_json(const Trace& trace, const Plan& plan) {
                {"total", std::move(total)},
                {"workspace", std::move(workspace)},
                {"by_role", std::move(by_role)}});
+}
+
+std::string format_layer_steps_json(const Trace& trace, const Plan& plan) {
+  Json steps = Json::array();
+  for (const LayerStep& step : layer_steps(trace, plan))
+    steps.push_back({{"layer", step.layer},
+                     {"phase", kPhaseNames[static_cast<std::size_t>(step.phase)]},
+                     {"bytes", step.bytes.count},
+                     {"tensors", step.tensors},
+                     {"peak_bytes", step.peak.count}});
+  Json scope = Json::array();
+  for (const Role role : kPaperScope) scope.push_back(kRoleNames[static_cast<std::size_t>(role)]);
+  return dump({{"format", "superneurons-layer-steps"},
+               {"version", kReportVersion},
+               {"trace", trace.name},
+               {"trace_hash", plan.trace_hash},
+               {"policy", plan.policy},
+               {"scope", std::move(scope)},
+               {"scope_peak_bytes", scope_peak(trace, plan).count},
+               {"steps", std::move(steps)}});
 }
 
 }  // namespace superneurons

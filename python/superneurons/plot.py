@@ -38,7 +38,7 @@ from superneurons.results import Memory, Outcome, Timeline, read_memory, read_re
 GIB = 1 << 30
 COLUMN, PAGE = 3.4, 7.0  # inches: one and two columns of a paper
 
-_STYLE: dict[str, Any] = {
+STYLE: dict[str, Any] = {
     "font.size": 8,
     "axes.labelsize": 8,
     "legend.fontsize": 7,
@@ -377,7 +377,7 @@ def save(figure: Figure, path: str) -> None:
     if kind not in metadata:
         raise BadInput(f"'{path}' is no figure's name (would end in .pdf, .png or .svg)")
     try:
-        with matplotlib.rc_context(_STYLE), replacing(path) as temporary:
+        with matplotlib.rc_context(STYLE), replacing(path) as temporary:
             figure.savefig(temporary, format=kind, metadata=metadata[kind])
     except OSError as error:
         raise BadInput(f"cannot be written ({error.strerror})", path) from None
@@ -405,7 +405,7 @@ KINDS: dict[str, Callable[[list[str]], Figure]] = {
 
 def draw(kind: str, files: list[str]) -> Figure:
     """A figure of a kind in `KINDS` from result files, in the style of this module."""
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         return KINDS[kind](files)
 
 

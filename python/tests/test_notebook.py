@@ -13,7 +13,8 @@ for module in ("nbconvert", "ipykernel", "matplotlib"):
 from superneurons.program import find_program  # noqa: E402
 
 
-def test_your_trace_runs_headless(root, program, tmp_path):
+def executed(root, tmp_path, name):
+    """The cells of a notebook after a run without a display."""
     environment = {
         **os.environ,
         "SUPERNEURONS": os.path.abspath(find_program()),
@@ -30,7 +31,7 @@ def test_your_trace_runs_headless(root, program, tmp_path):
             "--execute",
             "--output-dir",
             str(tmp_path),
-            str(root / "notebooks" / "your_trace.ipynb"),
+            str(root / "notebooks" / name),
         ],
         env=environment,
         capture_output=True,
@@ -39,10 +40,22 @@ def test_your_trace_runs_headless(root, program, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    cells = json.loads((tmp_path / "your_trace.ipynb").read_text())["cells"]
-    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    cells = json.loads((tmp_path / name).read_text())["cells"]
+    return [output for cell in cells for output in cell.get("outputs", [])]
+
+
+def test_your_trace_runs_headless(root, program, tmp_path):
+    outputs = executed(root, tmp_path, "your_trace.ipynb")
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
     assert "winner:" in "".join("".join(output.get("text", [])) for output in outputs)
+
+
+def test_the_paper_runs_headless(root, program, tmp_path):
+    outputs = executed(root, tmp_path, "paper.ipynb")
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 4
+    assert "tensors equal at 46 of 46 steps" in "".join(
+        "".join(output.get("text", [])) for output in outputs
+    )
 
 
 def test_notebooks_are_kept_without_output(root):

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "memory/layer_steps.h"
 #include "simulator/model_backend.h"
 #include "tests/simulator/support.h"
 
@@ -160,6 +161,21 @@ TEST(Report, MemorySeriesHasOneEntryPerPlanStep) {
   EXPECT_EQ(json["name"][3], "f2");
   EXPECT_EQ(json["workspace"][3], 3072);
   EXPECT_EQ(json["total"][3], 2000 + 1000 + 3072);
+}
+
+TEST(Report, LayerStepsHaveTheirOwnBytesAndTheirPeak) {
+  const Simulated given;
+  const Json json = Json::parse(format_layer_steps_json(given.trace, given.plan));
+  const std::vector<LayerStep> steps = layer_steps(given.trace, given.plan);
+  ASSERT_EQ(json["steps"].size(), steps.size());
+  std::int64_t peak = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(json["steps"][i]["bytes"], steps[i].bytes.count);
+    EXPECT_EQ(json["steps"][i]["tensors"], steps[i].tensors);
+    peak = std::max(peak, json["steps"][i]["peak_bytes"].get<std::int64_t>());
+  }
+  EXPECT_EQ(json["scope_peak_bytes"], peak);
+  EXPECT_GT(peak, 0);
 }
 
 TEST(Report, OutcomeInFullNamesEveryCause) {
