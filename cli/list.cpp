@@ -32,6 +32,9 @@ Status list_networks(const std::string& json_file, const Session& session) {
   }
   session.console.print(
       fmt::format("{:<16} {}\n", "resnet:A,B,C,D", "bottleneck ResNet of depth 3(A+B+C+D)+2"));
+  session.console.print("lowerings (build --lowering):\n");
+  for (const LoweringEntry& entry : lowerings())
+    session.console.print(fmt::format("  {:<14} {}\n", entry.name, entry.summary));
   return write_json(json_file, dump("networks", std::move(json)));
 }
 
@@ -69,6 +72,18 @@ Status list_policies(const std::string& json_file, const Session& session) {
     json["compositions"].push_back(
         {{"name", entry.name}, {"passes", entry.passes}, {"summary", entry.summary}});
   }
+  console.print(
+      "frameworks: models of documented strategies, not those programs (on a trace of their own\n"
+      "lowering: build --lowering):\n");
+  for (const ModelEntry& entry : framework_models()) {
+    console.print(fmt::format("  {:<18} = {}, lowering {}: {}\n", entry.name, entry.passes,
+                              entry.lowering, entry.summary));
+    json["models"].push_back({{"name", entry.name},
+                              {"passes", entry.passes},
+                              {"lowering", entry.lowering},
+                              {"summary", entry.summary}});
+  }
+  console.print("also:\n");
   console.print(
       fmt::format("  {:<18} any program: reads trace, profile and budget, answers with a plan\n",
                   "exec:COMMAND"));

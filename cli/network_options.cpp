@@ -10,7 +10,23 @@ void add_lowering_options(CLI::App& command, NetworkOptions& options) {
   command.add_option("--batch", options.batch, "images per training step (default: the network's)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{INT32_MAX}));
   command.add_flag("--tf32", options.tf32, "let convolutions and matrix products use TF32");
-  command.add_flag("--paper", options.paper, "lower as the SuperNeurons runtime did");
+  std::vector<std::string> names;
+  for (const LoweringEntry& entry : lowerings()) names.emplace_back(entry.name);
+  auto* lowering =
+      command
+          .add_option("--lowering", options.lowering,
+                      "how layers become ops: native, paper (as the SuperNeurons runtime did), or "
+                      "a model of another framework")
+          ->check(CLI::IsMember(names))
+          ->capture_default_str();
+  command.add_flag("--paper", options.paper, "short for --lowering paper")->excludes(lowering);
+  command
+      .add_option("--order", options.order,
+                  "of layers: declared, route (the paper's, depth-first), or what is usual for the "
+                  "lowering")
+      ->check(
+          CLI::IsMember(std::vector<std::string>(kLayerOrderNames.begin(), kLayerOrderNames.end())))
+      ->capture_default_str();
   command
       .add_option("--update", options.updates,
                   "when parameters are updated: end (after backward), or arrive (as soon as the "
@@ -33,9 +49,14 @@ std::int64_t batch_of(const NetworkOptions& options) {
 }
 
 LoweringOptions lowering_of(const NetworkOptions& options) {
+  const Result<Lowering> lowering = find_lowering(options.paper ? "paper" : options.lowering);
+  LayerOrder order = LayerOrder::usual;  // names were checked
+  if (options.order == "declared") order = LayerOrder::declared;
+  if (options.order == "route") order = LayerOrder::route;
   return {.batch = batch_of(options),
-          .lowering = options.paper ? Lowering::paper : Lowering::native,
+          .lowering = lowering ? *lowering : Lowering::native,
           .updates = options.updates == "arrive" ? Updates::arrive : Updates::end,
+          .order = order,
           .tf32 = options.tf32,
           .rate = options.rate,
           .momentum = options.momentum,

@@ -14,6 +14,8 @@ struct NetworkOptions {
   std::int64_t batch = 0;  // 0: the network's default
   bool tf32 = false;
   bool paper = false;
+  std::string lowering = "native";
+  std::string order = "usual";
   std::string updates = "end";
   double rate = LoweringOptions{}.rate;
   double momentum = LoweringOptions{}.momentum;
@@ -22,7 +24,7 @@ struct NetworkOptions {
 
 /// The network's name, positional.
 CLI::Option* add_network_option(CLI::App& command, NetworkOptions& options);
-/// --batch, --tf32, --paper, --update, --rate, --momentum, --weight-decay.
+/// --batch, --tf32, --lowering, --paper, --order, --update, --rate, --momentum, --weight-decay.
 void add_lowering_options(CLI::App& command, NetworkOptions& options);
 
 /// Images per training step: as asked, or the registry's default, or 16.

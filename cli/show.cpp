@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/session.h"
+#include "cli/show_liveness.h"
 #include "ir/files.h"
 #include "ir/trace_io.h"
 #include "memory/placement.h"
@@ -23,6 +24,7 @@ struct Options {
   bool ops = false;
   bool tensors = false;
   bool by_kind = false;
+  LivenessOptions liveness;
 };
 
 struct RoleRow {
@@ -178,8 +180,8 @@ std::string tensors_text(const Trace& trace) {
   return text;
 }
 
-std::string json_text(const Trace& trace, const std::string& hash, Bytes largest,
-                      const std::string& largest_op, bool by_kind) {
+Json json_of(const Trace& trace, const std::string& hash, Bytes largest,
+             const std::string& largest_op, bool by_kind) {
   Json json = {{"format", "superneurons-show"},
                {"version", kReportVersion},
                {"trace", trace.name},
@@ -209,7 +211,7 @@ std::string json_text(const Trace& trace, const std::string& hash, Bytes largest
                            {"forward_ns", row.forward_ns.count},
                            {"forward_made_bytes", row.made.count}};
   if (by_kind) json["layer_kinds"] = shares_json(trace);
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json;
 }
 
 /// With --device as that device would run it.
@@ -221,6 +223,8 @@ Result<Loaded> load_shown(const Target& target, const Session& session) {
 }
 
 Status show(const Options& options, const Session& session) {
+  const auto roles = liveness_roles(options.liveness);
+  if (!roles) return roles.error();
   const auto loaded = load_shown(options.target, session);
   if (!loaded) return loaded.error();
   const Trace& trace = loaded->trace;
@@ -235,7 +239,12 @@ Status show(const Options& options, const Session& session) {
   if (options.by_kind) console.print(shares_text(trace));
   if (options.tensors) console.print(tensors_text(trace));
   if (options.ops) console.print(ops_text(trace));
-  return write_json(options.json, json_text(trace, hash, largest, largest_op, options.by_kind));
+  Json json = json_of(trace, hash, largest, largest_op, options.by_kind);
+  if (options.liveness.wanted) {
+    Json liveness = show_liveness(trace, options.liveness, *roles, !options.json.empty(), session);
+    if (!options.json.empty()) json["liveness"] = std::move(liveness);
+  }
+  return write_json(options.json, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace
@@ -252,6 +261,7 @@ void add_show_command(CLI::App& app, Session& session) {
   command->add_flag("--tensors", options->tensors, "list every tensor");
   command->add_flag("--by-kind", options->by_kind,
                     "time, memory and parameters of each kind of layer");
+  add_liveness_options(*command, options->liveness);
   add_json_option(*command, options->json);
 }
 

@@ -12,9 +12,12 @@ Result<Trace> lower(const Network& net, const LoweringOptions& options) {
   for (const double value : {options.rate, options.momentum, options.weight_decay})
     if (!std::isfinite(value))
       return Error{.message = fmt::format("learning rate, momentum or weight decay is {}", value)};
-  TraceBuilder builder(net, options);
-  if (options.lowering == Lowering::native) lower_native(builder);
-  else lower_paper(builder);
+  const LoweringStyle style = style_of(options.lowering);
+  LoweringOptions as_styled = options;
+  if (style.updates_at_once) as_styled.updates = Updates::arrive;
+  TraceBuilder builder(net, as_styled);
+  if (options.lowering == Lowering::paper) lower_paper(builder);
+  else lower_native(builder, style);
   return builder.finish();
 }
 

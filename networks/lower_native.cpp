@@ -1,10 +1,12 @@
 // What a good runtime does: layers in the order of the graph, in place wherever no value is lost,
-// gradients shared by the branches of an add and summed in place where branches meet.
+// gradients shared by the branches of an add and summed in place where branches meet. A style says
+// where another runtime has other habits (networks/lowering_style.h).
 #include <fmt/core.h>
 
 #include <optional>
 
 #include "networks/lowerings.h"
+#include "networks/route.h"
 
 namespace superneurons {
 namespace {
@@ -17,8 +19,9 @@ bool backward_reads_output(LayerKind kind) {
 
 class NativeLowering {
  public:
-  explicit NativeLowering(TraceBuilder& builder)
+  NativeLowering(TraceBuilder& builder, const LoweringStyle& style)
       : builder_(builder),
+        style_(style),
         net_(builder.net()),
         uses_(net_.layers.size(), 0),
         trains_(net_.layers.size(), false),
@@ -39,29 +42,39 @@ class NativeLowering {
 
   void lower() {
     tensors_[0].y = builder_.data();
-    const auto layers = static_cast<std::uint32_t>(net_.layers.size());
-    for (std::uint32_t i = 1; i < layers; ++i) forward({i});
-    for (std::uint32_t i = layers; i-- > 1;) {
+    const LayerOrders orders = layer_orders(net_, builder_.options().order);
+    for (const std::uint32_t i : orders.forward)
+      if (i != 0) forward({i});
+    for (const std::uint32_t i : orders.backward) {
       if (trains_[i]) backward({i});
       builder_.layer_done();
     }
   }
 
  private:
-  /// Whether the only reader of the layer's output may overwrite it.
-  bool may_overwrite(LayerId id) const {
+  /// Whether layers of this kind write onto an input if they may.
+  bool works_in_place(LayerKind kind) const {
+    return (kind == LayerKind::relu && !style_.relu_keeps_input) ||
+           (kind == LayerKind::add && style_.add_in_place) ||
+           (kind == LayerKind::dropout && style_.dropout_in_place);
+  }
+
+  /// Whether `reader`, the only one of the layer's output, may overwrite it.
+  bool may_overwrite(LayerId id, LayerKind reader) const {
     const LayerKind kind = net_[id].kind;
-    return kind != LayerKind::data && !backward_reads_output(kind) && uses_[id.index] == 1;
+    if (kind == LayerKind::data || uses_[id.index] != 1) return false;
+    if (!backward_reads_output(kind)) return true;
+    return kind == LayerKind::relu && reader == LayerKind::dropout;
   }
 
   void forward(LayerId id) {
     const Layer& layer = net_[id];
     std::vector<TensorId> x;
     std::optional<std::size_t> in_place;
-    const bool can = layer.kind == LayerKind::relu || layer.kind == LayerKind::add;
+    const bool can = works_in_place(layer.kind);
     for (std::size_t i = 0; i < layer.inputs.size(); ++i) {
       x.push_back(tensors_[layer.inputs[i].index].y);
-      if (can && !in_place && may_overwrite(layer.inputs[i])) in_place = i;
+      if (can && !in_place && may_overwrite(layer.inputs[i], layer.kind)) in_place = i;
     }
     if (in_place) std::swap(x[0], x[*in_place]);  // a sum may be taken in any order
     const TensorId y =
@@ -99,26 +112,54 @@ class NativeLowering {
       case LayerKind::convolution:
       case LayerKind::linear:
         return products(id, dy);
-      case LayerKind::add:  // no op: the branches share the gradient
-        for (const LayerId input : layer.inputs) to.push_back({input, dy});
-        return to;
+      case LayerKind::add:
+        return summands(id, dy);
       case LayerKind::relu:
-        to = {holders(dy) == 1 ? Contribution{layer.inputs[0], dy} : fresh(id, 0)};
+        to = {in_place_on(dy, id)};
+        break;
+      case LayerKind::dropout:
+        to = {style_.dropout_in_place ? in_place_on(dy, id) : fresh(id, 0)};
         break;
       default:
         for (std::size_t i = 0; i < layer.inputs.size(); ++i) to.push_back(fresh(id, i));
     }
     std::vector<TensorId> writes;
     for (const Contribution& c : to) writes.push_back(c.gradient);
-    for (const TensorId parameter : at.parameters)
-      writes.push_back(builder_.gradient_of(parameter));
+    for (const TensorId parameter : at.parameters) writes.push_back(gradient_of(parameter));
     builder_.backward(id, reads(layer.kind, at, dy), std::move(writes));
     return to;
   }
 
-  static std::vector<TensorId> reads(LayerKind kind, const LayerTensors& at, TensorId dy) {
+  TensorId gradient_of(TensorId parameter) {
+    return builder_.gradient_of(parameter, style_.held_gradients);
+  }
+
+  /// The gradient of the layer's input on that of its output, unless another layer holds that too.
+  Contribution in_place_on(TensorId dy, LayerId id) {
+    return holders(dy) == 1 ? Contribution{net_[id].inputs[0], dy} : fresh(id, 0);
+  }
+
+  /// The inputs of an add share its gradient, which takes no op, or get copies.
+  std::vector<Contribution> summands(LayerId id, TensorId dy) {
+    using AddGradient = LoweringStyle::AddGradient;
+    std::vector<Contribution> to;
+    std::vector<TensorId> copies;
+    bool share = style_.add_gradient != AddGradient::copied;
+    for (std::size_t i = 0; i < net_[id].inputs.size(); ++i) {
+      if (!trains_[net_[id].inputs[i].index]) continue;
+      to.push_back(share ? Contribution{net_[id].inputs[i], dy} : fresh(id, i));
+      if (!share) copies.push_back(to.back().gradient);
+      share = share && style_.add_gradient == AddGradient::shared;
+    }
+    if (!copies.empty())
+      builder_.copy(net_[id].name + ".backward", Phase::backward, net_[id].name, dy, copies);
+    return to;
+  }
+
+  std::vector<TensorId> reads(LayerKind kind, const LayerTensors& at, TensorId dy) const {
     switch (kind) {
       case LayerKind::relu:
+        if (style_.relu_keeps_input) return {at.y, dy, at.x[0]};
         return {at.y, dy};
       case LayerKind::max_pool:
       case LayerKind::lrn:
@@ -133,20 +174,26 @@ class NativeLowering {
   }
 
   /// Convolution and linear: the gradients of the parameters first, so that x can go before dx
-  /// comes.
+  /// comes, unless the style has it the other way round.
   std::vector<Contribution> products(LayerId id, TensorId dy) {
     const LayerTensors& at = tensors_[id.index];
     const bool filter = net_[id].kind == LayerKind::convolution;
+    std::vector<Contribution> to;
+    if (style_.input_gradient_first) to = input_product(id, dy);
     if (at.parameters.size() > 1)
       builder_.parameter_backward(id, "BackwardBias", "backward_bias", {dy},
-                                  {builder_.gradient_of(at.parameters[1])});
+                                  {gradient_of(at.parameters[1])});
     builder_.parameter_backward(id, filter ? "BackwardFilter" : "BackwardWeight",
                                 filter ? "backward_filter" : "backward_weight", {at.x[0], dy},
-                                {builder_.gradient_of(at.parameters[0])});
+                                {gradient_of(at.parameters[0])});
+    return style_.input_gradient_first ? to : input_product(id, dy);
+  }
+
+  std::vector<Contribution> input_product(LayerId id, TensorId dy) {
     if (!trains_[net_[id].inputs[0].index]) return {};
     const Contribution to = fresh(id, 0);
-    builder_.parameter_backward(id, "BackwardData", "backward_data", {at.parameters[0], dy},
-                                {to.gradient});
+    builder_.parameter_backward(id, "BackwardData", "backward_data",
+                                {tensors_[id.index].parameters[0], dy}, {to.gradient});
     return {to};
   }
 
@@ -174,8 +221,9 @@ class NativeLowering {
     std::string name = fmt::format("{}.accumulate{}", layer, ++merges_[c.to.index]);
     TensorId sum = *gradient;
     TensorId other = c.gradient;
+    const bool first_sum = merges_[c.to.index] == 1;
     if (holders(sum) > 1) std::swap(sum, other);
-    if (holders(sum) > 1) {
+    if (holders(sum) > 1 || (style_.fresh_sums && first_sum)) {
       const TensorId total = new_gradient(c.to, layer);
       builder_.sum(std::move(name), layer, *gradient, c.gradient, total);
       --holders(sum);
@@ -195,6 +243,7 @@ class NativeLowering {
   }
 
   TraceBuilder& builder_;
+  const LoweringStyle& style_;
   const Network& net_;
   std::vector<std::uint32_t> uses_;  // of each layer's output
   std::vector<bool> trains_;         // whether a parameter at or before the layer wants a gradient
@@ -206,6 +255,8 @@ class NativeLowering {
 
 }  // namespace
 
-void lower_native(TraceBuilder& builder) { NativeLowering(builder).lower(); }
+void lower_native(TraceBuilder& builder, const LoweringStyle& style) {
+  NativeLowering(builder, style).lower();
+}
 
 }  // namespace superneurons

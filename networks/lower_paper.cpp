@@ -1,7 +1,7 @@
 // What the runtime of the paper did: SuperNeurons (PPoPP 2018) and its release. Layers in the order
-// of its route; every use of an output has a tensor of its own (forks copy), every gradient too; a
-// fused backward op per layer that keeps all that the release's dependency lists named; an input
-// gradient for the first layer.
+// of its route unless another is asked for; every use of an output has a tensor of its own (forks
+// copy), every gradient too; a fused backward op per layer that keeps all that the release's
+// dependency lists named; an input gradient for the first layer.
 #include <fmt/core.h>
 
 #include "networks/lowerings.h"
@@ -15,7 +15,6 @@ class PaperLowering {
   explicit PaperLowering(TraceBuilder& builder)
       : builder_(builder),
         net_(builder.net()),
-        readers_(readers(net_)),
         tensors_(net_.layers.size()),
         uses_(net_.layers.size()),
         slots_(net_.layers.size()) {
@@ -28,9 +27,11 @@ class PaperLowering {
   }
 
   void lower() {
-    for (const std::uint32_t i : route(readers_, 0)) forward({i});
-    const Edges back = inputs(net_);
-    for (const std::uint32_t i : route(back, loss())) {
+    LayerOrder order = builder_.options().order;
+    if (order == LayerOrder::usual) order = LayerOrder::route;
+    const LayerOrders orders = layer_orders(net_, order);
+    for (const std::uint32_t i : orders.forward) forward({i});
+    for (const std::uint32_t i : orders.backward) {
       backward({i});
       builder_.layer_done();
     }
@@ -42,12 +43,6 @@ class PaperLowering {
     TensorId value{};
     TensorId gradient{};
   };
-
-  std::uint32_t loss() const {
-    std::uint32_t i = 0;
-    while (net_.layers[i].kind != LayerKind::softmax_cross_entropy) ++i;
-    return i;
-  }
 
   void forward(LayerId id) {
     const Layer& layer = net_[id];
@@ -162,7 +157,6 @@ class PaperLowering {
 
   TraceBuilder& builder_;
   const Network& net_;
-  Edges readers_;
   std::vector<LayerTensors> tensors_;
   std::vector<std::vector<Use>> uses_;  // by layer, in the order of its readers
   Edges slots_;                         // which use each input of a layer is

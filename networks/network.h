@@ -105,10 +105,28 @@ LayerId add(Network& net, std::vector<LayerId> in, std::string name = "");
 LayerId concat(Network& net, std::vector<LayerId> in, std::string name = "");
 LayerId softmax_cross_entropy(Network& net, LayerId in, std::string name = "");
 
-/// native: what a good runtime does. paper: what the paper's runtime did, so that its printed
-/// figures come out of the same code (input gradient of the first layer, fork copies, fused
-/// convolution backward; reference: SuperNeurons PPoPP 2018 and its release).
-enum class Lowering : std::uint8_t { native, paper };
+/// How layers become ops. native: what a good runtime does. paper: what the paper's runtime did, so
+/// that its printed figures come out of the same code (input gradient of the first layer, fork
+/// copies, fused convolution backward; reference: SuperNeurons PPoPP 2018 and its release). The
+/// others model which tensors other frameworks make and share (networks/lowering_style.h): they are
+/// models of documented strategies, not those programs.
+enum class Lowering : std::uint8_t { native, paper, caffe, torch, mxnet, tensorflow };
+
+struct LoweringEntry {
+  Lowering lowering;
+  std::string_view name;  // "native" ...
+  std::string_view summary;
+};
+std::span<const LoweringEntry> lowerings();
+/// Unknown: bad_usage that lists them.
+Result<Lowering> find_lowering(std::string_view name);
+std::string_view name_of(Lowering lowering);
+
+/// Order in which layers run. declared: as they were added to the network, backward the other way
+/// round. route: depth-first, as the paper has it (networks/route.h). usual: route for the paper's
+/// lowering, declared for all others.
+enum class LayerOrder : std::uint8_t { usual, declared, route };
+inline constexpr std::array<std::string_view, 3> kLayerOrderNames = {"usual", "declared", "route"};
 
 /// When each parameter is updated. end: all after backward. arrive: as soon as its gradient is
 /// complete and no op needs its old value, in backward, so that no two gradients need to live at
@@ -121,6 +139,7 @@ struct LoweringOptions {
   std::int64_t batch = 1;
   Lowering lowering = Lowering::native;
   Updates updates = Updates::end;
+  LayerOrder order = LayerOrder::usual;
   bool tf32 = false;
   double rate = 0.01, momentum = 0.9, weight_decay = 1e-4;
 };

@@ -1,5 +1,7 @@
 #include "networks/route.h"
 
+#include <numeric>
+
 namespace superneurons {
 
 std::vector<std::uint32_t> route(const Edges& successors, std::uint32_t first) {
@@ -42,5 +44,21 @@ Edges inputs(const Network& net) {
 }
 
 Edges readers(const Network& net) { return reversed(inputs(net)); }
+
+LayerOrders layer_orders(const Network& net, LayerOrder order) {
+  LayerOrders orders;
+  if (order == LayerOrder::route) {
+    const Edges back = inputs(net);
+    std::uint32_t loss = 0;
+    while (net.layers[loss].kind != LayerKind::softmax_cross_entropy) ++loss;
+    orders.forward = route(reversed(back), 0);
+    orders.backward = route(back, loss);
+  } else {
+    orders.forward.resize(net.layers.size());
+    std::iota(orders.forward.begin(), orders.forward.end(), 0U);
+    orders.backward.assign(orders.forward.rbegin(), orders.forward.rend());
+  }
+  return orders;
+}
 
 }  // namespace superneurons

@@ -1,4 +1,4 @@
-// Orders of the layers: SuperNeurons (PPoPP 2018), algorithm 1.
+// Orders of the layers: SuperNeurons (PPoPP 2018), algorithm 1, and our own.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +23,15 @@ Edges readers(const Network& net);
 
 /// Inputs of every layer.
 Edges inputs(const Network& net);
+
+/// All layers, data too, in the order in which they run.
+struct LayerOrders {
+  std::vector<std::uint32_t> forward;
+  std::vector<std::uint32_t> backward;
+};
+/// Forward and backward routes are constructed each on its own, as in the release: the one from the
+/// data layer over readers, the other from the loss over inputs, so that neither mirrors the other
+/// where branches meet. The network must have no fault; `usual` is declared here.
+LayerOrders layer_orders(const Network& net, LayerOrder order);
 
 }  // namespace superneurons

@@ -89,11 +89,16 @@ void free_after_last_use(Trace& trace, TensorId loss) {
 TraceBuilder::TraceBuilder(const Network& net, const LoweringOptions& options)
     : net_(net), options_(options) {
   trace_.network = net.name;
-  trace_.name = fmt::format("{}-b{}{}{}", net.name, options.batch,
-                            options.lowering == Lowering::paper ? "-paper" : "",
-                            options.updates == Updates::arrive ? "-arrive" : "");
-  trace_.lowering = options.lowering == Lowering::native ? "native" : "paper";
+  trace_.name = fmt::format("{}-b{}", net.name, options.batch);
+  trace_.lowering = name_of(options.lowering);
   trace_.origin = fmt::format("{} lowering of the layer graph", trace_.lowering);
+  if (options.lowering != Lowering::native) trace_.name += "-" + trace_.lowering;
+  if (options.order != LayerOrder::usual) {
+    const std::string_view order = kLayerOrderNames[static_cast<std::size_t>(options.order)];
+    trace_.name += fmt::format("-{}", order);
+    trace_.origin += fmt::format(", layers in {} order", order);
+  }
+  if (options.updates == Updates::arrive) trace_.name += "-arrive";
   trace_.batch = options.batch;
   trace_.math = options.tf32 ? "tf32" : "fp32";
   for (const Fact fact :
@@ -238,11 +243,12 @@ void TraceBuilder::parameter_backward(LayerId id, const std::string& kind_suffix
   add_op(std::move(op), reads, writes);
 }
 
-TensorId TraceBuilder::gradient_of(TensorId parameter) {
+TensorId TraceBuilder::gradient_of(TensorId parameter, bool held) {
   const Tensor& of = trace_[parameter];
   const TensorId gradient =
       add_float(of.name + ".grad", of.shape, Role::gradient, std::string(of.layer));
   gradients_.emplace_back(parameter, gradient);
+  if (held) trace_.carry.push_back({gradient, gradient});
   return gradient;
 }
 

@@ -24,6 +24,7 @@ class TraceBuilder {
   TraceBuilder(const Network& net, const LoweringOptions& options);
 
   const Network& net() const { return net_; }
+  const LoweringOptions& options() const { return options_; }
   std::int64_t batch() const { return options_.batch; }
 
   /// The batch, carried.
@@ -38,8 +39,9 @@ class TraceBuilder {
   /// The op of a layer without parameters whose gradient goes to one tensor.
   void backward(LayerId id, std::vector<TensorId> reads, std::vector<TensorId> writes,
                 const std::string& suffix = "backward");
-  /// The gradient of a parameter, to be used in the update phase.
-  TensorId gradient_of(TensorId parameter);
+  /// The gradient of a parameter, to be used in the update phase. `held`: there between training
+  /// steps, though its value is not needed.
+  TensorId gradient_of(TensorId parameter, bool held = false);
   /// One of the backward ops of convolution, linear ("BackwardData") and batch norm.
   void parameter_backward(LayerId id, const std::string& kind_suffix, const std::string& suffix,
                           std::vector<TensorId> reads, std::vector<TensorId> writes);
@@ -53,7 +55,9 @@ class TraceBuilder {
   void copy(std::string name, Phase phase, std::string layer, TensorId x,
             std::vector<TensorId> outputs);
 
-  /// Updates of all parameters with a gradient, and what the program frees after which op.
+  /// Updates the parameters that got a gradient since the last time, in order.
+  void update();
+  /// update(), and what the program frees after which op.
   Result<Trace> finish();
 
  private:

@@ -3,18 +3,39 @@
 // tensor's touches are walked once, so that it is linear in the plan and works on any plan.
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "ir/live_sets.h"
+#include "policies/options.h"
 #include "policies/passes.h"
 #include "policies/rewrite.h"
 
 namespace superneurons {
 namespace {
 
+/// Whose tensors are freed early (option `frees`): all, or those of some roles, as runtimes do that
+/// hold on to the others.
+Result<std::vector<Role>> roles_to_free(const PolicyContext& context) {
+  const auto option = context.options.find("frees");
+  const std::string frees = option == context.options.end() ? "all" : option->second;
+  if (frees == "all") return std::vector<Role>(kAllRoles.begin(), kAllRoles.end());
+  if (frees == "gradients") return std::vector<Role>{Role::activation_gradient};
+  if (frees == "layers")
+    return std::vector<Role>{Role::activation, Role::activation_gradient, Role::saved,
+                             Role::temporary};
+  return bad_option("liveness", "frees", frees, "all, layers or gradients");
+}
+
+bool contains(const std::vector<Role>& roles, Role role) {
+  return std::find(roles.begin(), roles.end(), role) != roles.end();
+}
+
 /// Carried tensors whose value no op of the next training step needs live nowhere in between.
-void forget_unneeded(const PolicyContext& context, Plan& plan) {
+void forget_unneeded(const PolicyContext& context, const std::vector<Role>& roles, Plan& plan) {
   for (std::size_t i = 0; i < plan.begin.size(); ++i) {
     const Carry& carry = context.trace.carry[i];
-    if (carry.start == carry.end && plan.begin[i].place == Place::device &&
-        !context.flow[carry.start].needed_at_start)
+    if (contains(roles, context.trace[carry.start].role) && carry.start == carry.end &&
+        plan.begin[i].place == Place::device && !context.flow[carry.start].needed_at_start)
       plan.begin[i].place = Place::nowhere;
   }
 }
@@ -64,9 +85,11 @@ void free_early(const PolicyContext& context, const Plan& plan,
 }  // namespace
 
 Result<Plan> liveness(const PolicyContext& context, const Plan& incoming) {
+  const Result<std::vector<Role>> roles = roles_to_free(context);
+  if (!roles) return roles.error();
   const Trace& trace = context.trace;
   Plan plan = incoming;
-  forget_unneeded(context, plan);
+  forget_unneeded(context, *roles, plan);
   const std::vector<bool> stays = pinned(trace, plan);
   std::vector<bool> resident(trace.tensors.size(), false);
   for (std::size_t i = 0; i < trace.carry.size(); ++i)
@@ -75,7 +98,8 @@ Result<Plan> liveness(const PolicyContext& context, const Plan& incoming) {
   const std::vector<std::uint32_t> runs = runs_before(plan);
   Edits edits(plan.steps.size());
   for (std::uint32_t t = 0; t < trace.tensors.size(); ++t)
-    if (!stays[t]) free_early(context, plan, runs, {t}, touches[{t}], resident[t], edits);
+    if (!stays[t] && contains(*roles, trace.tensors[t].role))
+      free_early(context, plan, runs, {t}, touches[{t}], resident[t], edits);
   return std::move(edits).apply(plan);
 }
 

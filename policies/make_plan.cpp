@@ -55,6 +55,7 @@ Result<Plan> run_passes(const Trace& trace, const DeviceProfile& profile,
                         const PlanRequest& request, const Predict& predict) {
   const Result<std::vector<Pass>> passes = parse_passes(request.policy);
   if (!passes) return passes.error();
+  if (std::optional<Error> error = refuse_other_lowering(trace, request.policy)) return *error;
   for (const Pass& pass : *passes)
     if (std::optional<Error> error = refuse_lacking_facts(trace, *pass.entry)) return *error;
   const Dataflow flow = analyze(trace);

@@ -53,10 +53,24 @@ struct CompositionEntry {
   std::string_view summary;
 };
 
+/// A framework's memory strategy as far as it is documented: a model, not the program. What it
+/// makes and shares is a lowering (networks/lowering_style.h, where the sources stand), what it
+/// frees and repeats are passes. Refused on a trace of another lowering.
+struct ModelEntry {
+  std::string_view name;
+  std::string_view passes;
+  std::string_view lowering;  // Trace::lowering
+  std::string_view summary;
+};
+
 std::span<const PolicyEntry> policies();
 std::span<const CompositionEntry> compositions();
+std::span<const ModelEntry> framework_models();
+/// Nothing if there is none of that name.
+const ModelEntry* find_model(std::string_view name);
 
-/// Runs "pass[:key=value[,key=value]]+pass..." (or a composition's name, or "exec:COMMAND")
+/// Runs "pass[:key=value[,key=value]]+pass..." (or the name of a composition or of a model, or
+/// "exec:COMMAND")
 /// starting from keep_all_plan(trace). check() runs after every pass, place() after the last, both
 /// against `context.budget`; a plan that does not fit is an Error does_not_fit whose Shortage names
 /// the floor of this policy. Unknown names: bad_usage with "did you mean".

@@ -15,7 +15,9 @@ std::span<const PolicyEntry> policies() {
       PolicyEntry{"liveness",
                   "frees each tensor after the last step that needs it",
                   {Fact::accesses},
-                  {},
+                  {{"frees", "all",
+                    "all; layers: what layers make, no gradients of parameters; gradients: of "
+                    "activations only"}},
                   liveness},
       PolicyEntry{
           "offload",

@@ -25,6 +25,7 @@ Error unknown_policy(std::string_view name) {
   std::vector<std::string> names;
   for (const PolicyEntry& entry : policies()) names.emplace_back(entry.name);
   for (const CompositionEntry& entry : compositions()) names.emplace_back(entry.name);
+  for (const ModelEntry& entry : framework_models()) names.emplace_back(entry.name);
   const std::string near = nearest_name(name, names);
   if (!near.empty())
     return bad_usage(fmt::format("unknown policy '{}' (did you mean {}?)", name, near));
@@ -41,6 +42,14 @@ Error unknown_option(const PolicyEntry& entry, std::string_view text) {
                                all.empty() ? "none" : all));
 }
 
+/// What a composition or a model stands for.
+std::optional<std::string_view> passes_of(std::string_view name) {
+  for (const CompositionEntry& entry : compositions())
+    if (entry.name == name) return entry.passes;
+  if (const ModelEntry* model = find_model(name)) return model->passes;
+  return {};
+}
+
 Result<Pass> parse_pass(std::string_view text) {
   const std::size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
@@ -48,11 +57,11 @@ Result<Pass> parse_pass(std::string_view text) {
   const auto entry = std::find_if(entries.begin(), entries.end(),
                                   [&](const PolicyEntry& known) { return known.name == name; });
   if (entry == entries.end()) {
-    for (const CompositionEntry& known : compositions())
-      if (known.name == name && colon != std::string_view::npos)
-        return bad_usage(fmt::format(
-            "policy {} is a composition and takes no options; write its passes, {}, with theirs",
-            name, known.passes));
+    const std::optional<std::string_view> passes = passes_of(name);
+    if (passes && colon != std::string_view::npos)
+      return bad_usage(fmt::format(
+          "policy {} is a composition and takes no options; write its passes, {}, with theirs",
+          name, *passes));
     return unknown_policy(name);
   }
   Pass pass{&*entry, {}};
@@ -73,16 +82,25 @@ Result<Pass> parse_pass(std::string_view text) {
 
 }  // namespace
 
+std::optional<Error> refuse_other_lowering(const Trace& trace, std::string_view text) {
+  for (const std::string_view part : split(text, '+')) {
+    const ModelEntry* model = find_model(part);
+    if (model == nullptr || model->lowering == trace.lowering) continue;
+    return bad_usage(
+        fmt::format("policy {} is a model of a framework that needs a trace lowered as {}, and {} "
+                    "is lowered as {} (superneurons build NETWORK --lowering {})",
+                    model->name, model->lowering, trace.name,
+                    trace.lowering.empty() ? "nothing known" : trace.lowering, model->lowering));
+  }
+  return {};
+}
+
 Result<std::vector<Pass>> parse_passes(std::string_view text) {
   if (text.empty()) return bad_usage("no policy is named (for example: liveness)");
   std::vector<Pass> passes;
   for (const std::string_view part : split(text, '+')) {
-    const auto known = compositions();
-    const auto found = std::find_if(known.begin(), known.end(), [&](const CompositionEntry& entry) {
-      return entry.name == part;
-    });
-    if (found != known.end()) {
-      Result<std::vector<Pass>> inner = parse_passes(found->passes);
+    if (const std::optional<std::string_view> known = passes_of(part)) {
+      Result<std::vector<Pass>> inner = parse_passes(*known);
       if (!inner) return inner.error();
       passes.insert(passes.end(), inner->begin(), inner->end());
       continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +16,11 @@ struct Pass {
   std::map<std::string, std::string> options;  // defaults filled in
 };
 
-/// A composition's name stands for its passes. Unknown names and options are bad_usage.
+/// bad_usage if the text names a model of a framework and the trace is not lowered as that wants.
+std::optional<Error> refuse_other_lowering(const Trace& trace, std::string_view text);
+
+/// A composition's or a model's name stands for its passes. Unknown names and options are
+/// bad_usage.
 Result<std::vector<Pass>> parse_passes(std::string_view text);
 
 }  // namespace superneurons

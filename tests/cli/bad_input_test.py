@@ -242,6 +242,11 @@ def test_a_wrong_name_gets_the_nearest_right_one(arguments, hint, run, chain):
         ["build", "alexnet", "--batch", "9223372036854775807", "-o", "x"],
         ["build", "resnet:1,2,3", "-o", "x"],
         ["build", "resnet:0,0,0,-1", "-o", "x"],
+        ["show", "{}", "--liveness", "--roles", "activation,wrong"],
+        ["show", "{}", "--liveness", "--by", "kernel"],
+        ["show", "{}", "--names", "3"],
+        ["build", "small_cnn", "--lowering", "chainer", "-o", "x"],
+        ["build", "small_cnn", "--order", "sideways", "-o", "x"],
     ],
     ids=" ".join,
 )

@@ -14,6 +14,7 @@ GOLDEN = ROOT / "tests" / "cli" / "golden"
 GOLDEN_COMMANDS = {
     "show": ["show", "{chain}", "--ops", "--tensors"],
     "show_by_kind": ["show", "{chain}", "--by-kind"],
+    "show_liveness": ["show", "{chain}", "--liveness", "--names", "4"],
     "check": ["check", "{chain}"],
     "plan_liveness": [
         *("plan", "{chain}", "--policy", "liveness", "--budget", "1MiB"),
@@ -113,6 +114,43 @@ def test_records_under_a_policy_where_everything_kept_does_not_fit(run, tmp_path
     done = run("trace", "small_cnn", "--on", "host", "--budget", "64KiB", *brief)
     assert done.code == 1
     assert "small_cnn-b4 does not fit 64 KiB of device memory" in done.error
+
+
+def test_live_sets_as_json_are_differences(run, chain):
+    shown = json.loads(run("show", chain, "--liveness", "--by", "op", "--json", "-").out)
+    liveness = shown["liveness"]
+    assert len(liveness["steps"]) == shown["ops"]
+    live, before = set(liveness["at_start"]), None
+    for step in liveness["steps"]:
+        assert before in (None, step["in_bytes"])
+        assert step["peak_bytes"] >= max(step["in_bytes"], step["out_bytes"])
+        assert not live & set(step["born"]) and set(step["died"]) <= live
+        live = (live - set(step["died"])) | set(step["born"])
+        before = step["out_bytes"]
+    assert live == set(liveness["at_start"])  # what one training step leaves to the next
+    assert max(step["peak_bytes"] for step in liveness["steps"]) == liveness["peak_bytes"]
+
+
+def test_lowerings_and_orders_are_options_of_build(run, tmp_path):
+    made = {}
+    for options in (["--paper"], ["--lowering", "caffe"], ["--order", "route"], []):
+        file = tmp_path / "t.jsonl"
+        assert run("build", "small_cnn", *options, "-o", file).code == 0
+        made[tuple(options)] = json.loads(run("show", file, "--json", "-").out)
+    assert made["--paper",]["lowering"] == "paper"
+    assert made["--lowering", "caffe"]["trace"] == "small_cnn-b4-caffe"
+    assert made["--order", "route"]["trace"] == "small_cnn-b4-route"
+    assert len({shown["trace_hash"] for shown in made.values()}) == 4
+
+
+def test_a_framework_is_a_model_of_traces_of_its_own_lowering(run, small, tmp_path):
+    assert "models of documented strategies, not those programs" in run("policies").out
+    file = tmp_path / "caffe.jsonl"
+    run("build", "small_cnn", "--lowering", "caffe", "-o", file)
+    assert run("simulate", file, "--policy", "caffe").code == 0
+    refused = run("simulate", small, "--policy", "caffe")
+    assert refused.code == 2
+    assert "superneurons build NETWORK --lowering caffe" in refused.error
 
 
 def test_reads_standard_input(run, chain):

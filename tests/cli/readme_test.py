@@ -86,6 +86,9 @@ def tables(run):
         text += row(f"`{entry['name']}`", entry["summary"], options)
     for entry in policies["compositions"]:
         text += row(f"`{entry['name']}`", f"`{entry['passes']}`: {entry['summary']}", "")
+    for entry in policies["models"]:
+        passes = f"`{entry['passes']}` on `--lowering {entry['lowering']}`"
+        text += row(f"`{entry['name']}`", f"{passes}: {entry['summary']}", "")
     text += "\n" + row("network", "what it is", "default batch") + "|---|---|---|\n"
     for entry in networks:
         text += row(f"`{entry['name']}`", entry["summary"], str(entry["default_batch"]))

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "networks/models.h"
@@ -34,6 +35,58 @@ TEST(Route, FollowsFigure6) {
   edges[i] = {j};
   EXPECT_EQ(route(edges, a), (std::vector<std::uint32_t>{a, b, c, e, d, f, g, h, i, j}));
   EXPECT_EQ(route(reversed(edges), j), (std::vector<std::uint32_t>{j, i, e, c, g, h, f, d, b, a}));
+}
+
+TEST(Route, IsLinearAndNeedsNoRecursion) {
+  constexpr std::uint32_t kNodes = 300'001;
+  Edges chain(kNodes), diamonds(kNodes);
+  for (std::uint32_t i = 0; i + 1 < kNodes; ++i) chain[i] = {i + 1};
+  for (std::uint32_t i = 0; i + 3 < kNodes; i += 3) {
+    diamonds[i] = {i + 2, i + 1};
+    diamonds[i + 1] = diamonds[i + 2] = {i + 3};
+  }
+  const std::vector<std::uint32_t> straight = route(chain, 0);
+  ASSERT_EQ(straight.size(), kNodes);
+  EXPECT_TRUE(std::is_sorted(straight.begin(), straight.end()));
+  std::vector<std::uint32_t> expected = {0};
+  for (std::uint32_t i = 0; i + 3 < kNodes; i += 3)
+    expected.insert(expected.end(), {i + 2, i + 1, i + 3});
+  EXPECT_EQ(route(diamonds, 0), expected);
+  EXPECT_EQ(route(reversed(diamonds), kNodes - 1).size(), kNodes);
+}
+
+std::vector<std::string> op_names(const Network& net, const LoweringOptions& options) {
+  const Result<Trace> trace = lower(net, options);
+  EXPECT_TRUE(trace);
+  std::vector<std::string> names;
+  for (const Op& op : trace->ops)
+    if (op.phase != Phase::update && op.kind.starts_with("Relu")) names.push_back(op.name);
+  return names;
+}
+
+TEST(LayerOrder, IsDeclaredOrTheRouteForEitherLowering) {
+  Network net = image();  // declared breadth-first
+  const LayerId start = convolution(net, net.data(), {.channels = 4, .kernel = 3}, "conv");
+  const LayerId a1 = relu(net, start, "a1");
+  const LayerId b1 = relu(net, start, "b1");
+  const LayerId a2 = relu(net, a1, "a2");
+  const LayerId b2 = relu(net, b1, "b2");
+  end(net, add(net, {a2, b2}, "sum"));
+  const std::vector<std::string> declared = {"a1.forward",  "b1.forward",  "a2.forward",
+                                             "b2.forward",  "b2.backward", "a2.backward",
+                                             "b1.backward", "a1.backward"};
+  const std::vector<std::string> routed = {"a1.forward",  "a2.forward",  "b1.forward",
+                                           "b2.forward",  "a2.backward", "a1.backward",
+                                           "b2.backward", "b1.backward"};
+  for (const Lowering lowering : {Lowering::native, Lowering::paper}) {
+    EXPECT_EQ(op_names(net, {.lowering = lowering, .order = LayerOrder::declared}), declared);
+    EXPECT_EQ(op_names(net, {.lowering = lowering, .order = LayerOrder::route}), routed);
+  }
+  EXPECT_EQ(op_names(net, {.lowering = Lowering::native}), declared);
+  EXPECT_EQ(op_names(net, {.lowering = Lowering::paper}), routed);
+  const Result<Trace> trace = lower(net, {.batch = 2, .order = LayerOrder::route});
+  EXPECT_EQ(trace->name, "test-b2-route");
+  EXPECT_EQ(trace->origin, "native lowering of the layer graph, layers in route order");
 }
 
 TEST(Network, RefusesLayersThatDoNotFit) {
@@ -135,6 +188,22 @@ TEST(Network, LowersAHundredThousandLayersInOneChain) {
     ASSERT_TRUE(trace);
     EXPECT_GT(trace->ops.size(), 200'000U);
   }
+}
+
+TEST(Network, LowersAHundredThousandForksAndJoins) {
+  Network net = image();
+  LayerId x = convolution(net, net.data(), {.channels = 4, .kernel = 3});
+  for (int i = 0; i < 33'333; ++i) {
+    const LayerId branch = relu(net, x);
+    x = add(net, {relu(net, x), branch});
+  }
+  end(net, x);
+  for (const Lowering lowering : {Lowering::native, Lowering::paper})
+    for (const LayerOrder order : {LayerOrder::declared, LayerOrder::route}) {
+      const Result<Trace> trace = lower(net, {.batch = 1, .lowering = lowering, .order = order});
+      ASSERT_TRUE(trace);
+      EXPECT_GT(trace->ops.size(), 150'000U);
+    }
 }
 
 TEST(Networks, AreFoundByName) {

@@ -179,7 +179,7 @@ TEST(Request, UnknownNamesAreExplained) {
   EXPECT_NE(error_of(trace, "").find("no policy is named"), std::string::npos);
   EXPECT_NE(error_of(trace, "liveness+").find("unknown policy ''"), std::string::npos);
   EXPECT_EQ(error_of(trace, "liveness:speed=3"),
-            "policy liveness: unknown option 'speed' (it has none)");
+            "policy liveness: unknown option 'speed' (it has frees)");
   EXPECT_EQ(error_of(trace, "liveness:speed"),
             "policy liveness: 'speed' is no option (write key=value)");
 }

@@ -166,7 +166,8 @@ TEST_P(NativeNetwork, direct_loops_and_matrix_products_nearly_agree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Lowerings, NativeNetwork,
-                         testing::Values(Lowering::native, Lowering::paper));
+                         testing::Values(Lowering::native, Lowering::paper, Lowering::caffe,
+                                         Lowering::mxnet));
 
 }  // namespace
 }  // namespace superneurons
