@@ -13,11 +13,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <unordered_map>
+#include <vector>
 
 #include "memory/allocator.h"
 #include "memory/hole_index.h"
+#include "memory/offset_table.h"
 
 namespace superneurons {
 
@@ -37,6 +37,7 @@ class Heap final : public Allocator {
        Coalesce coalesce = Coalesce::yes);
 
   std::optional<Bytes> allocate(Bytes size) override;
+  /// Linear in the number of blocks.
   bool reserve(Bytes offset, Bytes size) override;
   void free(Bytes offset) override;
   Bytes largest_hole() const override;
@@ -44,22 +45,33 @@ class Heap final : public Allocator {
   Bytes high_water() const override { return high_water_; }
 
  private:
-  struct Hole {
+  using Link = std::int32_t;
+  static constexpr Link kNone = -1;
+  /// Free and taken blocks cover the arena, in a list by offset.
+  struct Block {
+    Bytes offset{};
     Bytes size{};
-    std::int64_t freed = 0;  // number of the free that made it; 0: never used
+    std::int64_t freed = 0;  // of a hole: number of the free that made it; 0: never used
+    Link before = kNone;
+    Link after = kNone;
+    bool free = true;
   };
-  using Holes = std::map<Bytes, Hole>;
 
-  HoleKey key(Bytes offset, const Hole& hole) const;
-  void add_hole(Bytes offset, Hole hole);
-  void remove_hole(Holes::iterator at);
-  /// Cuts [offset, offset + size) out of the hole that holds it.
-  void take(Holes::iterator at, Bytes offset, Bytes size);
-  /// Where holes do not join, a freed one at the end is no top: in a larger arena it would be a
-  /// hole like others.
-  bool is_top(Bytes offset, const Hole& hole) const {
-    return offset + hole.size == capacity_ && (coalesce_ == Coalesce::yes || hole.freed == 0);
+  HoleKey key(const Block& hole) const;
+  /// The hole that ends at the capacity, which the index does not have. Where holes do not join, a
+  /// freed one at the end is no top: in a larger arena it would be a hole like others.
+  bool is_top(const Block& hole) const {
+    return hole.after == kNone && (coalesce_ == Coalesce::yes || hole.freed == 0);
   }
+  Link make(const Block& block);
+  void remove(Link block);
+  /// A block was, or is to be, a hole of the index.
+  void add_hole(Link hole);
+  void forget_hole(Link hole);
+  /// A hole of the index gets other bounds, between the same neighbours.
+  void change_hole(Link hole, Bytes offset, Bytes size, std::int64_t freed);
+  /// Cuts [offset, offset + size) out of the hole that holds it.
+  void take(Link hole, Bytes offset, Bytes size);
 
   Bytes capacity_;
   HoleOrder order_;
@@ -67,9 +79,11 @@ class Heap final : public Allocator {
   Coalesce coalesce_;
   Bytes high_water_{};
   std::int64_t frees_ = 0;
-  Holes holes_;
+  std::vector<Block> blocks_;
+  std::vector<Link> unused_;
+  Link last_ = kNone;
+  OffsetTable at_;   // every block by its offset
   HoleIndex index_;  // of all holes but the top
-  std::unordered_map<std::int64_t, Bytes> taken_;
 };
 
 }  // namespace superneurons

@@ -74,6 +74,20 @@ void HoleIndex::erase(HoleKey key) {
   root_ = merge(below, above);
 }
 
+void HoleIndex::change(HoleKey from, HoleKey to, Bytes size) {
+  path_.clear();
+  for (Link link = root_; link != kNone;) {
+    path_.push_back(link);
+    const auto order = from <=> nodes_[link].key;
+    if (order == 0) break;
+    link = order < 0 ? nodes_[link].left : nodes_[link].right;
+  }
+  if (path_.empty() || nodes_[path_.back()].key != from) return;
+  nodes_[path_.back()].key = to;
+  nodes_[path_.back()].size = size;
+  for (std::size_t i = path_.size(); i-- > 0;) update(path_[i]);
+}
+
 std::optional<Bytes> HoleIndex::first_with(Bytes size) const {
   if (root_ == kNone || nodes_[root_].largest < size) return std::nullopt;
   for (Link link = root_;;) {

@@ -25,6 +25,9 @@ class HoleIndex {
  public:
   void insert(HoleKey key, Bytes size);
   void erase(HoleKey key);
+  /// The hole at `from` becomes one of `size` bytes at `to`, which must have the same neighbours in
+  /// the order.
+  void change(HoleKey from, HoleKey to, Bytes size);
   /// Offset of the first hole in key order that has `size` bytes or more.
   std::optional<Bytes> first_with(Bytes size) const;
   Bytes largest() const { return root_ == kNone ? Bytes{} : nodes_[root_].largest; }
@@ -49,6 +52,7 @@ class HoleIndex {
 
   std::vector<Node> nodes_;
   std::vector<Link> unused_;
+  std::vector<Link> path_;  // of change(), kept for its memory
   Link root_ = kNone;
   std::uint32_t random_ = 0x9e3779b9U;
 };

@@ -64,7 +64,7 @@ Bytes scope_peak(const Trace& trace, const Plan& plan, Scope scope) {
 }
 
 std::vector<LayerStep> layer_steps(const Trace& trace, const Plan& plan, Scope scope) {
-  const Schedule scheduled = schedule(trace, plan);
+  const Schedule scheduled = schedule(trace, plan, {.residency = true});
   TensorCounter counter(trace, scheduled, scope);
   std::vector<LayerStep> steps;
   std::vector<bool> ran(trace.ops.size(), false);

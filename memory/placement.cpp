@@ -48,19 +48,13 @@ std::string asker(const Trace& trace, const Plan& plan, const Schedule& schedule
                      tensor, request.step);
 }
 
-Bytes live_peak_of(const Schedule& schedule) {
-  Bytes peak = schedule.at_start.total;
-  for (const Residency& row : schedule.residency) peak = std::max(peak, row.total);
-  return peak;
-}
-
 /// Smallest arena for a schedule that has no fault. Where offsets depend on the arena it halves the
 /// interval between one that is too small and one that is enough, so that one unit less than the
 /// answer is refused.
 Bytes smallest_arena_of(const Schedule& schedule, const AllocatorEntry& entry, Bytes guard) {
   Bytes enough = assign(schedule, entry, kEndless, kEndless, guard).device_peak;
   if (!entry.elastic) return enough;
-  Bytes less = round_up(live_peak_of(schedule), kAllocationUnit) - kAllocationUnit;
+  Bytes less = round_up(schedule.live_peak, kAllocationUnit) - kAllocationUnit;
   while (less + kAllocationUnit < enough) {
     const std::int64_t units = (enough - less).count / kAllocationUnit.count;
     const Bytes middle = less + kAllocationUnit * (units / 2);
@@ -97,16 +91,6 @@ Error does_not_fit(const Trace& trace, const Plan& plan, const Schedule& schedul
   return {ErrorCode::does_not_fit, std::move(message), "", 0, std::move(shortage)};
 }
 
-/// Fills in what does not depend on offsets.
-void set_live_peak(const Schedule& schedule, Placement& placement) {
-  placement.live_peak = live_peak_of(schedule);
-  const auto at =
-      std::find_if(schedule.residency.begin(), schedule.residency.end(),
-                   [&](const Residency& row) { return row.total == placement.live_peak; });
-  if (at != schedule.residency.end())
-    placement.live_peak_step = static_cast<std::uint32_t>(at - schedule.residency.begin());
-}
-
 Placement placement_of(const Schedule& schedule, const Assignment& assignment) {
   Placement placement;
   for (std::uint32_t i = 0; i < schedule.requests.size(); ++i) {
@@ -125,7 +109,8 @@ Placement placement_of(const Schedule& schedule, const Assignment& assignment) {
   placement.placed_peak = assignment.device_peak;
   placement.placed_peak_step = assignment.device_peak_step;
   placement.host_peak = assignment.host_peak;
-  set_live_peak(schedule, placement);
+  placement.live_peak = schedule.live_peak;
+  placement.live_peak_step = schedule.live_peak_step;
   return placement;
 }
 
@@ -147,6 +132,14 @@ Result<Placement> place(const Trace& trace, const Plan& plan, Bytes arena,
                           : smallest_arena_of(requests, **entry, options.guard));
 }
 
+bool fits(const Trace& trace, const Plan& plan, Bytes arena) {
+  const AllocatorEntry* entry = find_allocator(plan.allocator);
+  if (entry == nullptr) return false;
+  const Schedule requests = schedule(trace, plan, {.device = arena, .host = plan.budget.host});
+  if (requests.over || !requests.fault.empty()) return false;
+  return !assign(requests, *entry, arena, plan.budget.host, 0_B).misfit;
+}
+
 Result<Bytes> smallest_arena(const Trace& trace, const Plan& plan) {
   const Result<const AllocatorEntry*> entry = allocator_of(plan);
   if (!entry) return entry.error();
@@ -156,7 +149,7 @@ Result<Bytes> smallest_arena(const Trace& trace, const Plan& plan) {
 }
 
 std::vector<Residency> residency(const Trace& trace, const Plan& plan) {
-  return schedule(trace, plan).residency;
+  return schedule(trace, plan, {.residency = true}).residency;
 }
 
 Bytes working_set(const Trace& trace, const Op& op, const Choice& choice) {

@@ -23,24 +23,31 @@ struct Holding {
 
 class Walk {
  public:
-  Walk(const Trace& trace, const Plan& plan)
-      : trace_(trace), plan_(plan), tensors_(trace.tensors.size()), ran_(trace.ops.size()) {}
+  Walk(const Trace& trace, const Plan& plan, const ScheduleOptions& options)
+      : trace_(trace),
+        plan_(plan),
+        options_(options),
+        tensors_(trace.tensors.size()),
+        ran_(trace.ops.size()) {
+    out_.requests.reserve(trace.tensors.size() + plan.steps.size() / 4);
+    out_.events.reserve(2 * trace.tensors.size() + plan.steps.size() / 4);
+    out_.first.reserve(plan.steps.size() + 1);
+    if (options.residency) out_.residency.reserve(plan.steps.size());
+  }
 
   Schedule run() && {
     take_homes();
-    now_ = out_.at_start;
-    for (step_ = 0; step_ < plan_.steps.size(); ++step_) {
+    out_.live_peak = now_.total;
+    for (step_ = 0; step_ < plan_.steps.size() && !out_.over; ++step_) {
       out_.first.push_back(static_cast<std::uint32_t>(out_.requests.size()));
       const PlanStep& step = plan_.steps[step_];
-      if (step.kind == StepKind::run) {
-        run_op(step);
-      } else {
-        move(step);
-        out_.residency.push_back(now_);
-      }
+      lent_ = {};
+      if (step.kind == StepKind::run) run_op(step);
+      else move(step);
+      count();
     }
     out_.first.push_back(static_cast<std::uint32_t>(out_.requests.size()));
-    check_end();
+    if (!out_.over) check_end();
     return std::move(out_);
   }
 
@@ -95,9 +102,23 @@ class Walk {
     start.request = request(space, Use::tensor, carry.start, bytes, kNoHome);
     start.start_home = start.request;
     holding(space, carry.end).end_home = start.request;
-    if (space == Space::host || start.request == kAbsent) return;
-    out_.at_start.total += bytes;
-    out_.at_start.by_role[role(carry.start)] += bytes;
+    if (start.request == kAbsent) return;
+    if (space == Space::host) host_ += bytes;
+    else add(carry.start, bytes);
+  }
+
+  /// What is alive during this plan step.
+  void count() {
+    const Bytes total = now_.total + lent_;
+    if (total > out_.live_peak) {
+      out_.live_peak = total;
+      out_.live_peak_step = step_;
+    }
+    out_.over = total > options_.device || host_ > options_.host;
+    if (!options_.residency) return;
+    out_.residency.push_back(now_);
+    out_.residency.back().total = total;
+    out_.residency.back().workspace = lent_;
   }
 
   /// Takes a range for the whole of an absent tensor: its home if it has one.
@@ -113,7 +134,9 @@ class Walk {
       occupants_[home] = true;
     }
     held.request = request(space, Use::tensor, tensor, bytes, home);
-    if (home == kNoHome && space == Space::device && held.request != kAbsent) add(tensor, bytes);
+    if (home != kNoHome || held.request == kAbsent) return;
+    if (space == Space::host) host_ += bytes;
+    else add(tensor, bytes);
   }
 
   void give_back(Space space, TensorId tensor) {
@@ -126,7 +149,8 @@ class Walk {
       return;
     }
     out_.events.push_back({number, false});
-    if (space == Space::device) add(tensor, 0_B - trace_[tensor].bytes);
+    if (space == Space::host) host_ -= trace_[tensor].bytes;
+    else add(tensor, 0_B - trace_[tensor].bytes);
   }
 
   void add(TensorId tensor, Bytes bytes) {
@@ -136,17 +160,15 @@ class Walk {
 
   void run_op(const PlanStep& step) {
     transient_.clear();
-    Residency during = now_;
     if (step.subject >= trace_.ops.size() || step.choice >= trace_.ops[step.subject].choices.size())
       fault("runs an op or a choice that does not exist");
-    else grant(step, trace_[step.op()], during);
-    out_.residency.push_back(during);
+    else grant(step, trace_[step.op()]);
     for (const std::uint32_t number : transient_) out_.events.push_back({number, false});
   }
 
   /// What one run takes: the outputs that are absent, in the order of op.writes, then workspace,
   /// then scratch.
-  void grant(const PlanStep& step, const Op& op, Residency& during) {
+  void grant(const PlanStep& step, const Op& op) {
     const Choice& choice = op.choices[step.choice];
     const bool rerun = ran_[step.subject];
     ran_[step.subject] = true;
@@ -159,24 +181,23 @@ class Walk {
       if (holding(Space::device, write.tensor).request == kAbsent)
         take(Space::device, write.tensor);
     }
-    during = now_;
-    if (choice.workspace > 0_B) lend(Use::workspace, {}, choice.workspace, during);
+    if (choice.workspace > 0_B) lend(Use::workspace, {}, choice.workspace);
+    if (step.discard.empty()) return;
     for (std::size_t i = 0; i < op.writes.size(); ++i) {
       const TensorId tensor = op.writes[i].tensor;
       const auto same = [&](const Access& write) { return write.tensor == tensor; };
       const bool again = std::any_of(op.writes.begin(), op.writes.begin() + i, same);
       if (again || skipped(tensor) || !contains(step.discard, tensor)) continue;
-      lend(Use::scratch, tensor, trace_[tensor].bytes, during);
+      lend(Use::scratch, tensor, trace_[tensor].bytes);
     }
   }
 
   /// Takes a range for the duration of this plan step.
-  void lend(Use use, TensorId tensor, Bytes bytes, Residency& during) {
+  void lend(Use use, TensorId tensor, Bytes bytes) {
     const std::int32_t number = request(Space::device, use, tensor, bytes, kNoHome);
     if (number == kAbsent) return;
     transient_.push_back(static_cast<std::uint32_t>(number));
-    during.total += bytes;
-    during.workspace += bytes;
+    lent_ += bytes;
   }
 
   void move(const PlanStep& step) {
@@ -219,17 +240,22 @@ class Walk {
 
   const Trace& trace_;
   const Plan& plan_;
+  const ScheduleOptions& options_;
   Schedule out_;
   std::vector<std::array<Holding, 2>> tensors_;  // by Space
   std::vector<bool> ran_;
   std::vector<bool> occupants_;  // by home: whether a tensor is in it
   std::vector<std::uint32_t> transient_;
-  Residency now_;
+  Residency now_;  // without what is lent
+  Bytes lent_{};   // to the current step: workspace and scratch
+  Bytes host_{};
   std::uint32_t step_ = 0;
 };
 
 }  // namespace
 
-Schedule schedule(const Trace& trace, const Plan& plan) { return Walk(trace, plan).run(); }
+Schedule schedule(const Trace& trace, const Plan& plan, const ScheduleOptions& options) {
+  return Walk(trace, plan, options).run();
+}
 
 }  // namespace superneurons

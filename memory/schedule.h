@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "memory/allocator.h"
 #include "memory/placement.h"
 
 namespace superneurons {
@@ -32,13 +33,21 @@ struct Schedule {
   std::uint32_t homes = 0;        // requests[0 .. homes) are homes
   std::vector<ScheduleEvent> events;
   std::vector<std::uint32_t> first;  // requests of step i: [first[i], first[i + 1])
-  std::vector<Residency> residency;  // during each plan step
-  Residency at_start;                // the homes
+  std::vector<Residency> residency;  // during each plan step, if asked for
+  Bytes live_peak{};                 // most bytes asked for at one time, homes included
+  std::uint32_t live_peak_step = 0;
+  bool over = false;  // ended early: more is alive than the limits allow, wherever it is placed
   std::string fault;  // first thing that cannot be placed whatever the arena, "" if all can
+};
+
+struct ScheduleOptions {
+  bool residency = false;   // fill Schedule::residency
+  Bytes device = kEndless;  // bytes asked for beyond which there is no need to go on
+  Bytes host = kEndless;
 };
 
 /// Walks the plan. A step that breaks the rules is skipped and the first such sets `fault`: the
 /// checker says it better.
-Schedule schedule(const Trace& trace, const Plan& plan);
+Schedule schedule(const Trace& trace, const Plan& plan, const ScheduleOptions& options = {});
 
 }  // namespace superneurons

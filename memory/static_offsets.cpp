@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -146,21 +147,46 @@ class Orders {
 class Planned final : public Allocator {
  public:
   Planned(Bytes capacity, std::vector<Bytes> offsets)
-      : heap_(capacity, HoleOrder::lowest), offsets_(std::move(offsets)) {}
+      : capacity_{std::max<std::int64_t>(capacity.count, 0) / kAllocationUnit.count *
+                  kAllocationUnit.count},
+        offsets_(std::move(offsets)) {}
 
   std::optional<Bytes> allocate(Bytes size) override {
     if (next_ == offsets_.size()) return std::nullopt;
     const Bytes offset = offsets_[next_++];
-    return heap_.reserve(offset, size) ? std::optional(offset) : std::nullopt;
+    return reserve(offset, size) ? std::optional(offset) : std::nullopt;
   }
-  bool reserve(Bytes offset, Bytes size) override { return heap_.reserve(offset, size); }
-  void free(Bytes offset) override { heap_.free(offset); }
-  Bytes largest_hole() const override { return heap_.largest_hole(); }
-  Bytes rounded(Bytes size) const override { return heap_.rounded(size); }
-  Bytes high_water() const override { return heap_.high_water(); }
+
+  bool reserve(Bytes offset, Bytes size) override {
+    if (size <= 0_B || size > capacity_ || offset < 0_B || offset > capacity_) return false;
+    if (offset.count % kAllocationUnit.count != 0) return false;
+    const Bytes end = offset + rounded(size);
+    const auto after = taken_.lower_bound(offset);
+    if (end > (after == taken_.end() ? capacity_ : after->first)) return false;
+    if (after != taken_.begin() && std::prev(after)->second > offset) return false;
+    taken_.emplace_hint(after, offset, end);
+    high_water_ = std::max(high_water_, end);
+    return true;
+  }
+
+  void free(Bytes offset) override { taken_.erase(offset); }
+
+  Bytes largest_hole() const override {
+    Bytes largest{}, from{};
+    for (const auto& [offset, end] : taken_) {
+      largest = std::max(largest, offset - from);
+      from = end;
+    }
+    return std::max(largest, capacity_ - from);
+  }
+
+  Bytes rounded(Bytes size) const override { return round_up(size, kAllocationUnit); }
+  Bytes high_water() const override { return high_water_; }
 
  private:
-  Heap heap_;
+  Bytes capacity_;
+  std::map<Bytes, Bytes> taken_;  // offset to end
+  Bytes high_water_{};
   std::vector<Bytes> offsets_;
   std::size_t next_ = 0;
 };

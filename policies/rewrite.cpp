@@ -16,6 +16,12 @@ bool has(std::span<const Value> values, TensorId id) {
                      [&](const Value& value) { return value.tensor == id; });
 }
 
+/// Whether a run leaves the value on the device.
+bool is_made(const PolicyContext& context, const PlanStep& step, const Value& value) {
+  return !contains(step.discard, value.tensor) &&
+         !contains(context.trace[step.op()].choices[step.choice].omits, value.tensor);
+}
+
 template <class Visit>
 void visit_touches(const PolicyContext& context, const Plan& plan, const Visit& visit) {
   const std::vector<bool> rerun = reruns(context.trace, plan);
@@ -26,12 +32,16 @@ void visit_touches(const PolicyContext& context, const Plan& plan, const Visit& 
             Touch{i, step.kind, step.kind == StepKind::offload, step.kind == StepKind::prefetch});
       continue;
     }
-    const std::vector<Value> makes = makes_of(context, step, rerun[i]);
+    const OpFlow& flow = context.flow[step.op()];
+    const std::span<const Value> makes = rerun[i] ? flow.rerun_makes : flow.makes;
     const std::span<const Value> needs = needs_of(context, step, rerun[i]);
-    for (const Value& need : needs)
-      visit(need.tensor, Touch{i, StepKind::run, true, has(makes, need.tensor)});
+    for (const Value& need : needs) {
+      const bool made = has(makes, need.tensor) && is_made(context, step, need);
+      visit(need.tensor, Touch{i, StepKind::run, true, made});
+    }
     for (const Value& made : makes)
-      if (!has(needs, made.tensor)) visit(made.tensor, Touch{i, StepKind::run, false, true});
+      if (!has(needs, made.tensor) && is_made(context, step, made))
+        visit(made.tensor, Touch{i, StepKind::run, false, true});
   }
 }
 
@@ -176,9 +186,7 @@ Plan Edits::apply(const Plan& plan) && {
                    [](const Insertion& a, const Insertion& b) {
                      return a.place != b.place ? a.place < b.place : a.rank < b.rank;
                    });
-  Plan result = plan;
-  result.steps.clear();
-  result.reasons.clear();
+  Plan result{plan.trace_hash, plan.policy, plan.allocator, plan.budget, plan.begin, {}, {}};
   result.steps.reserve(plan.steps.size() + insertions_.size());
   std::size_t next = 0, reason = 0;
   const auto here = [&] { return static_cast<std::uint32_t>(result.steps.size()); };
@@ -198,7 +206,7 @@ Plan Edits::apply(const Plan& plan) && {
 }
 
 bool fits(const PolicyContext& context, const Plan& plan) {
-  return !stopped(context) && static_cast<bool>(place(context.trace, plan, context.budget.device));
+  return !stopped(context) && fits(context.trace, plan, context.budget.device);
 }
 
 Plan smaller_of(const PolicyContext& context, Plan a, const Plan& b) {

@@ -264,6 +264,7 @@ TEST_P(EveryPlacement, TheHostPoolNeededIsExact) {
     if (endless->host_peak == 0_B) continue;
     random.plan.budget.host = endless->host_peak - 1_KiB;
     EXPECT_FALSE(place(random.trace, random.plan, kEndless));
+    EXPECT_FALSE(fits(random.trace, random.plan, kEndless));
   }
 }
 
@@ -302,6 +303,8 @@ TEST_P(EveryPlacement, WhatTheCheckerAcceptsIsPlacedInAnExactArena) {
     EXPECT_EQ(placed->placed_peak, *smallest);
     Ground(lawful, *placed).walk();
     EXPECT_FALSE(place(lawful.trace, lawful.plan, *smallest - 1_KiB));
+    EXPECT_TRUE(fits(lawful.trace, lawful.plan, *smallest));
+    EXPECT_FALSE(fits(lawful.trace, lawful.plan, *smallest - 1_KiB));
   }
 }
 
@@ -328,7 +331,9 @@ TEST(Placement, DamagedPlansNeverCrash) {
       if (random() % 8 == 0) step.choice = random() % 3;
       std::swap(step, damaged.plan.steps[random() % damaged.plan.steps.size()]);
     }
-    if (!place(damaged.trace, damaged.plan, kEndless)) ++refused;
+    const bool placed = static_cast<bool>(place(damaged.trace, damaged.plan, kEndless));
+    EXPECT_EQ(fits(damaged.trace, damaged.plan, kEndless), placed);
+    if (!placed) ++refused;
     EXPECT_EQ(residency(damaged.trace, damaged.plan).size(), damaged.plan.steps.size());
   }
   EXPECT_GT(refused, 150);
