@@ -1,5 +1,10 @@
 #include "cli/network_options.h"
 
+#include <fmt/format.h>
+
+#include "cli/session.h"
+#include "ir/trace_io.h"
+
 namespace superneurons {
 
 CLI::Option* add_network_option(CLI::App& command, NetworkOptions& options) {
@@ -67,6 +72,71 @@ Result<Trace> lower_network(const NetworkOptions& options) {
   const Result<Network> network = find_network(options.name);
   if (!network) return network.error();
   return lower(*network, lowering_of(options));
+}
+
+namespace {
+
+Result<std::vector<Trace>> read_traces(const std::vector<std::string>& files) {
+  std::vector<Trace> traces;
+  for (const std::string& file : files) {
+    Result<Trace> trace = read_trace(file);
+    if (!trace) return trace.error();
+    traces.push_back(std::move(*trace));
+  }
+  return traces;
+}
+
+/// The profile that was asked for, else that of the device of the recorded costs, else h200.
+Result<DeviceProfile> profile_for(const CostOptions& options, const std::vector<Trace>& recorded) {
+  if (recorded.empty()) return find_profile(options.device.empty() ? "h200" : options.device);
+  const std::string& device = recorded.front().device;
+  Result<DeviceProfile> profile =
+      options.device.empty() ? profile_measured_on(device) : find_profile(options.device);
+  if (profile && !options.device.empty() && profile->device != device)
+    return Error{.code = ErrorCode::bad_usage,
+                 .message = fmt::format("--costs-from has times of {}, and profile {} is of {} "
+                                        "(build without --device, then simulate --device {})",
+                                        device, profile->name, profile->device, options.device)};
+  return profile;
+}
+
+}  // namespace
+
+void add_cost_options(CLI::App& command, CostOptions& options) {
+  command.add_option("--device", options.device,
+                     "device profile (default: that of --costs-from, else h200)");
+  command.add_option("--costs-from", options.costs_from,
+                     "recorded traces: ops that occur in one cost what was measured there; may "
+                     "be repeated");
+}
+
+Result<Costs> load_costs(const CostOptions& options) {
+  auto recorded = read_traces(options.costs_from);
+  if (!recorded) return recorded.error();
+  auto profile = profile_for(options, *recorded);
+  if (!profile) return profile.error();
+  return Costs{*std::move(profile), *std::move(recorded)};
+}
+
+Result<CostedTrace> costed_network(const NetworkOptions& options, const Costs& costs) {
+  auto trace = lower_network(options);
+  if (!trace) return trace.error();
+  estimate_durations(*trace, costs.profile);
+  const auto copied = copy_costs(*trace, costs.recorded);
+  if (!copied) return copied.error();
+  if (copied->matched > 0 && copied->matched < copied->of && costs.profile.device != trace->device)
+    return Error{.code = ErrorCode::bad_usage,
+                 .message = fmt::format("{} of {} ops are not in the recorded traces, and there is "
+                                        "no profile of {} to estimate them (--device FILE)",
+                                        copied->of - copied->matched, copied->of, trace->device)};
+  return CostedTrace{*std::move(trace), *copied};
+}
+
+std::string times_text(const CostedTrace& costed, const Costs& costs) {
+  const CopiedCosts& copied = costed.copied;
+  if (copied.matched == 0) return fmt::format("times estimated for {}", costs.profile.device);
+  return fmt::format("times of {} measured on {}{}", copied.matched, costed.trace.device,
+                     copied.matched < copied.of ? ", of the others estimated" : "");
 }
 
 }  // namespace superneurons

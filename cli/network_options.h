@@ -4,7 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "ir/device_profile.h"
+#include "networks/costs.h"
 #include "networks/network.h"
 
 namespace superneurons {
@@ -32,5 +35,30 @@ std::int64_t batch_of(const NetworkOptions& options);
 LoweringOptions lowering_of(const NetworkOptions& options);
 /// The uncosted trace. Errors as find_network() and lower().
 Result<Trace> lower_network(const NetworkOptions& options);
+
+/// Where the times of ops that nobody runs come from.
+struct CostOptions {
+  std::string device;  // profile; "": that of costs_from, else h200
+  std::vector<std::string> costs_from;
+};
+/// --device and --costs-from.
+void add_cost_options(CLI::App& command, CostOptions& options);
+
+struct Costs {
+  DeviceProfile profile;
+  std::vector<Trace> recorded;
+};
+/// Reads them. bad_usage where --device is not what was recorded on.
+Result<Costs> load_costs(const CostOptions& options);
+
+struct CostedTrace {
+  Trace trace;
+  CopiedCosts copied;
+};
+/// lower_network() with the recorded times, and the others estimated. bad_usage where some are not
+/// recorded and there is no profile of that device.
+Result<CostedTrace> costed_network(const NetworkOptions& options, const Costs& costs);
+/// "times estimated for ...": which of the trace's times are of what.
+std::string times_text(const CostedTrace& costed, const Costs& costs);
 
 }  // namespace superneurons

@@ -133,6 +133,7 @@ void add_show_command(CLI::App& app, Session& session);
 void add_check_command(CLI::App& app, Session& session);
 void add_plan_command(CLI::App& app, Session& session);
 void add_simulate_command(CLI::App& app, Session& session);
+void add_fit_command(CLI::App& app, Session& session);
 void add_compare_command(CLI::App& app, Session& session);
 void add_replay_command(CLI::App& app, Session& session);
 void add_calibrate_command(CLI::App& app, Session& session);

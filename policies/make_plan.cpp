@@ -162,6 +162,7 @@ Error does_not_fit(const Error& why, const PlanRequest& request,
   error.code = ErrorCode::does_not_fit;
   if (!error.shortage) error.shortage = Shortage{};
   Shortage& shortage = *error.shortage;
+  if (!request.seek_floor) shortage.smallest_budget = {};
   if (floor) {
     shortage.smallest_budget = floor->budget;
     if (shortage.op.empty()) shortage.op = floor->op;
@@ -188,11 +189,13 @@ Result<Plan> make_plan(const Trace& trace, const DeviceProfile& profile, const P
   }
   // A command may answer anything to another budget, and takes its time: it is not asked again.
   if (is_exec(request.policy)) return does_not_fit(placement.error(), request, {});
-  Result<Utmost> best = utmost(trace, profile, request, predict);
+  Result<Utmost> best = request.seek_floor ? utmost(trace, profile, request, predict)
+                                           : made_for(trace, profile, request, predict, 0_B);
   if (!best && best.error().code == ErrorCode::cancelled) return best.error();
   if (!best) return does_not_fit(placement.error(), request, {});
   if (best->needs.budget > request.budget.device)
-    return does_not_fit(placement.error(), request, best->needs);
+    return does_not_fit(placement.error(), request,
+                        request.seek_floor ? std::optional(best->needs) : std::nullopt);
   best->plan.budget = request.budget;
   if (std::optional<Violation> violation = check(trace, best->plan)) return to_error(*violation);
   return std::move(best->plan);

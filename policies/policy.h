@@ -80,6 +80,8 @@ struct PlanRequest {
   std::string allocator = "first_fit";
   bool explain = false;
   const std::atomic<bool>* stop = nullptr;
+  bool seek_floor = true;  // false: where the policy's plan for this budget does not fit, only its
+                           // utmost effort is tried, and the Shortage names no floor (for searches)
 };
 Result<Plan> make_plan(const Trace& trace, const DeviceProfile& profile, const PlanRequest& request,
                        const Predict& predict);
