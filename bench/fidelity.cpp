@@ -12,22 +12,18 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "bench/lab.h"
 #include "ir/files.h"
-#include "ir/profile_io.h"
 #include "ir/trace_io.h"
 #include "memory/allocator.h"
 #include "memory/placement.h"
-#include "networks/network.h"
 #include "policies/policy.h"
 #include "replay/reference.h"
 #include "replay/replay.h"
 #include "simulator/model_backend.h"
 #include "simulator/outcome.h"
-#include "tracer/calibrate.h"
-#include "tracer/record.h"
 
 namespace superneurons {
 namespace {
@@ -52,54 +48,6 @@ struct Subject {
   Bytes liveness_peak{};
   std::map<std::string, Checksums> references;  // by the choices taken
 };
-
-void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
-
-Result<DeviceProfile> profile_of(const Options& options) {
-  const std::string file = options.out + "/profile.json";
-  if (std::filesystem::exists(file)) return read_profile(file);
-  const CalibrateOptions how{.name = options.on == "cuda" ? "h200" : "host",
-                             .origin = fmt::format("superneurons_fidelity ({})", today()),
-                             .progress = say};
-#ifdef SUPERNEURONS_CUDA
-  Result<DeviceProfile> profile = options.on == "cuda" ? calibrate_cuda(how) : calibrate_host(how);
-#else
-  Result<DeviceProfile> profile = calibrate_host(how);
-#endif
-  if (!profile) return profile;
-  if (Status status = write_profile(*profile, file); !status) return status.error();
-  return profile;
-}
-
-Result<Trace> trace_of(const Options& options, const std::string& spec) {
-  const auto colon = spec.rfind(':');
-  if (colon == std::string::npos || std::atoll(spec.c_str() + colon + 1) < 1)
-    return Error{.code = ErrorCode::bad_usage, .message = spec + " is not of the form NAME:BATCH"};
-  const std::string name = spec.substr(0, colon);
-  const std::int64_t batch = std::atoll(spec.c_str() + colon + 1);
-  const std::string file = fmt::format("{}/{}-b{}.jsonl.gz", options.out, name, batch);
-  if (std::filesystem::exists(file)) return read_trace(file);
-  say(fmt::format("recording {} batch {}", name, batch));
-  const auto network = find_network(name);
-  if (!network) return network.error();
-  auto lowered = lower(*network, {.batch = batch});
-  if (!lowered) return lowered.error();
-  std::string versions = "host backend";
-#ifdef SUPERNEURONS_CUDA
-  if (options.on == "cuda") versions = cuda_versions();
-#endif
-  auto trace = record(std::move(*lowered),
-                      {.on_cuda = options.on == "cuda",
-                       .origin = fmt::format("superneurons trace {} --batch {} ({}, {})", name,
-                                             batch, versions, today()),
-                       .progress = say});
-  if (!trace) return trace;
-  trace->device = versions.substr(0, versions.find(','));
-  if (Status status = write_trace(*trace, file); !status) return status.error();
-  say(fmt::format("{}: untraced {} traced {}", name, format_time(trace->step_ns_untraced),
-                  format_time(trace->step_ns_traced)));
-  return trace;
-}
 
 Result<Bytes> liveness_peak(const Trace& trace, const DeviceProfile& profile) {
   const auto plan = make_plan(trace, profile,
@@ -162,8 +110,6 @@ Status write_spans(const Subject& subject, const DeviceProfile& profile, const O
                     text);
 }
 
-using Row = nlohmann::ordered_json;
-
 Result<Plan> plan_of(const Subject& subject, const DeviceProfile& profile, const Row& row) {
   PlanRequest request{
       .policy = row["policy"],
@@ -174,33 +120,6 @@ Result<Plan> plan_of(const Subject& subject, const DeviceProfile& profile, const
   request.budget.device = plan.error().shortage->smallest_budget;
   if (request.budget.device.count == 0) return plan;
   return make_plan(subject.trace, profile, request, predict);
-}
-
-void add_prediction(Row& row, const Outcome& outcome) {
-  row["placed_peak_bytes"] = outcome.placed_peak_bytes.count;
-  row["used_peak_bytes"] = outcome.used_peak_bytes.count;
-  row["host_bytes"] = outcome.host_bytes.count;
-  row["compute_ns"] = outcome.compute_ns.count;
-  row["offload_bytes"] = outcome.offload_bytes.count;
-  row["prefetch_bytes"] = outcome.prefetch_bytes.count;
-  row["recompute_runs"] = outcome.recompute_runs;
-  row["recompute_ns"] = outcome.recompute_ns.count;
-  for (std::size_t i = 0; i < kCauseNames.size(); ++i)
-    row["stall_ns"][std::string(kCauseNames[i])] = outcome.stall_ns[i].count;
-}
-
-void add_measurement(Row& row, const Measured& measured, Nanoseconds predicted, int warmup) {
-  std::vector<Nanoseconds> steps(measured.steps.begin() + warmup, measured.steps.end());
-  std::sort(steps.begin(), steps.end());
-  const Nanoseconds middle = steps[steps.size() / 2];
-  row["step_ns"] = predicted.count;
-  row["measured_step_ns"] = middle.count;
-  row["error_percent"] =
-      100.0 * (static_cast<double>(predicted.count) / static_cast<double>(middle.count) - 1);
-  row["fastest_ns"] = steps.front().count;
-  row["slowest_ns"] = steps.back().count;
-  row["measured_peak_bytes"] = measured.peak.count;
-  row["outside_bytes"] = measured.outside.count;
 }
 
 /// Fills the row with predicted, measured and equality.
@@ -243,27 +162,6 @@ std::string key_of(const Row& row) {
                      row["policy"].get<std::string>(), row["budget"].get<std::string>());
 }
 
-/// Keys of the cells that an earlier run finished; half-written lines do not count.
-std::set<std::string> finished_cells(const std::string& file) {
-  std::set<std::string> done;
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    const Row row = Row::parse(line, nullptr, false);
-    if (!row.is_object()) continue;
-    if (row.contains("wall_s") || row.value("answer", "") == "does_not_fit")
-      done.insert(key_of(row));
-  }
-  return done;
-}
-
-/// True of a missing or empty file too.
-bool ends_with_newline(const std::string& file) {
-  std::ifstream in(file, std::ios::ate);
-  if (!in || in.tellg() <= 0) return true;
-  in.seekg(-1, std::ios::end);
-  return in.get() == '\n';
-}
-
 /// Whether the cell holds: equal results and the predicted arena, or an honest "does not fit".
 bool holds(const Row& row) {
   if (row.contains("error")) return row["answer"] == "does_not_fit";
@@ -281,7 +179,7 @@ std::vector<std::string> policy_names(const Options& options) {
 Status run_subject(Subject& subject, const DeviceProfile& profile, const Options& options,
                    std::size_t& cell, std::size_t part, std::size_t parts, int& broken) {
   const std::string file = options.out + "/fidelity.jsonl";
-  const auto done = finished_cells(file);
+  const auto done = finished_rows(file, key_of);
   const bool broken_off = !ends_with_newline(file);
   std::ofstream out(file, std::ios::app);
   if (broken_off) out << '\n';
@@ -309,9 +207,17 @@ Status run_subject(Subject& subject, const DeviceProfile& profile, const Options
   return Ok{};
 }
 
+Result<Trace> trace_of(const Lab& lab, const std::string& spec) {
+  const auto colon = spec.rfind(':');
+  if (colon == std::string::npos || std::atoll(spec.c_str() + colon + 1) < 1)
+    return Error{.code = ErrorCode::bad_usage, .message = spec + " is not of the form NAME:BATCH"};
+  return recorded_trace(lab, spec.substr(0, colon), std::atoll(spec.c_str() + colon + 1));
+}
+
 Status run_all(const Options& options) {
   std::filesystem::create_directories(options.out);
-  const auto profile = profile_of(options);
+  const Lab lab{options.out, options.on, "superneurons_fidelity"};
+  const auto profile = profile_of(lab);
   if (!profile) return profile.error();
   std::size_t part = 1, parts = 1, cell = 0;
   int broken = 0;
@@ -321,7 +227,7 @@ Status run_all(const Options& options) {
     return Error{.code = ErrorCode::bad_usage,
                  .message = "--steps must exceed --warmup, and --on is cuda or host"};
   for (const std::string& spec : options.networks) {
-    auto trace = trace_of(options, spec);
+    auto trace = trace_of(lab, spec);
     if (!trace) return trace.error();
     Subject subject{.trace = std::move(*trace)};
     subject.hash = trace_hash(subject.trace);
