@@ -44,7 +44,7 @@ std::string time_or_dash(Nanoseconds ns) { return ns.count == 0 ? "-" : format_t
 Status known_policies(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (is_exec(name)) continue;
-    if (const auto passes = parse_passes(name); !passes) return passes.error();
+    if (const auto parsed = parse_policy(name); !parsed) return parsed.error();
   }
   return Ok{};
 }

@@ -17,6 +17,7 @@ struct Options {
   std::string memory;
   std::string layer_steps;
   std::string clock = "replay";
+  bool workspaces = false;
 };
 
 Status write_timeline(const Options& options, const Loaded& loaded, const Plan& plan,
@@ -36,9 +37,13 @@ Status run(const Options& options, const Session& session) {
       loaded->trace, *plan, loaded->profile,
       {.clock = clock, .keep_spans = !options.timeline.empty(), .stop = &session.stop});
   if (!evaluation) return evaluation.error();
-  evaluation->outcome.scaled_from = loaded->scaled_from;
-  const Outcome& outcome = evaluation->outcome;
+  Outcome outcome = evaluation->outcome;
+  outcome.scaled_from = loaded->scaled_from;
   session.console.print(format_outcome(outcome));
+  if (options.workspaces) {
+    outcome.workspaces = workspaces_of(loaded->trace, *plan);
+    session.console.print("\n" + format_workspaces(outcome.workspaces));
+  }
   if (Status status = write_timeline(options, *loaded, *plan, *evaluation); !status) return status;
   if (!options.memory.empty())
     if (Status status = write_json(options.memory, format_memory_json(loaded->trace, *plan));
@@ -70,6 +75,9 @@ void add_simulate_command(CLI::App& app, Session& session) {
                    "with the plan, by its own host times")
       ->check(CLI::IsMember({"replay", "program"}))
       ->capture_default_str();
+  command->add_flag("--workspaces", options->workspaces,
+                    "workspace assigned to each op that has several choices, beside what its "
+                    "fastest wants, and the time that this costs");
   add_json_option(*command, options->json);
   add_output_option(*command, "--timeline", options->timeline,
                     "timeline to write, for https://ui.perfetto.dev");

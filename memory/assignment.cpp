@@ -51,7 +51,7 @@ std::vector<Bytes> plan_all(const Schedule& schedule, const Padding& padding,
 }  // namespace
 
 Assignment assign(const Schedule& schedule, const AllocatorEntry& entry, Bytes arena, Bytes host,
-                  Bytes guard) {
+                  Bytes guard, std::vector<Bytes>* holes) {
   const Padding padding{round_up(guard, kAllocationUnit), guard};
   Assignment result;
   result.ranges.resize(schedule.requests.size());
@@ -59,7 +59,17 @@ Assignment assign(const Schedule& schedule, const AllocatorEntry& entry, Bytes a
       entry.offline ? make_planned(arena, plan_all(schedule, padding, result.planned_peak))
                     : entry.make(arena);
   Heap pool(host, HoleOrder::lowest);
-  for (const ScheduleEvent& event : schedule.events) {
+  const auto note_holes = [&](std::size_t events) {
+    if (holes == nullptr || holes->size() == schedule.ready.size() ||
+        schedule.ready[holes->size()] > events)
+      return;
+    const Bytes hole = device->largest_hole();
+    while (holes->size() < schedule.ready.size() && schedule.ready[holes->size()] <= events)
+      holes->push_back(hole);
+  };
+  for (std::size_t i = 0; i < schedule.events.size(); ++i) {
+    note_holes(i);
+    const ScheduleEvent& event = schedule.events[i];
     const Request& request = schedule.requests[event.request];
     const Bytes bytes = request.allocation.range.bytes;
     const bool on_device = request.allocation.space == Space::device;
@@ -81,6 +91,7 @@ Assignment assign(const Schedule& schedule, const AllocatorEntry& entry, Bytes a
       result.device_peak_step = request.step;
     }
   }
+  note_holes(schedule.events.size());
   result.host_peak = pool.high_water();
   return result;
 }

@@ -24,8 +24,9 @@ struct Assignment {
   std::optional<Misfit> misfit;  // first request that got no range; the rest is not filled then
 };
 
-/// `guard` bytes before (rounded up, for alignment) and after every device range.
+/// `guard` bytes before (rounded up, for alignment) and after every device range. `holes`, if not
+/// null, becomes the largest device hole when each step asks for workspace (Schedule::ready).
 Assignment assign(const Schedule& schedule, const AllocatorEntry& entry, Bytes arena, Bytes host,
-                  Bytes guard);
+                  Bytes guard, std::vector<Bytes>* holes = nullptr);
 
 }  // namespace superneurons

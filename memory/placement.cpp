@@ -66,12 +66,17 @@ Bytes smallest_arena_of(const Schedule& schedule, const AllocatorEntry& entry, B
 }
 
 Error does_not_fit(const Trace& trace, const Plan& plan, const Schedule& schedule,
-                   const Misfit& misfit, Bytes room, Bytes smallest_arena) {
+                   const Assignment& assignment, const AllocatorEntry& entry, Bytes arena,
+                   Bytes guard) {
+  const Misfit& misfit = *assignment.misfit;
+  const Bytes smallest_arena = assignment.planned_peak ? *assignment.planned_peak
+                                                       : smallest_arena_of(schedule, entry, guard);
   const Request& request = schedule.requests[misfit.request];
   Shortage shortage;
   shortage.short_by = misfit.wanted - misfit.largest_hole;
   shortage.largest_hole = misfit.largest_hole;
   const bool on_host = request.allocation.space == Space::host;
+  const Bytes room = on_host ? plan.budget.host : arena;
   // Of the host pool there is no floor to tell: with another device budget the same is short.
   if (!on_host) shortage.smallest_budget = smallest_arena;
   if (misfit.request >= schedule.homes) shortage.op = op_at(trace, plan, request.step);
@@ -124,12 +129,31 @@ Result<Placement> place(const Trace& trace, const Plan& plan, Bytes arena,
   if (!requests.fault.empty()) return unlawful(requests);
   const Assignment assignment = assign(requests, **entry, arena, plan.budget.host, options.guard);
   if (!assignment.misfit) return placement_of(requests, assignment);
-  const bool on_host =
-      requests.requests[assignment.misfit->request].allocation.space == Space::host;
-  return does_not_fit(trace, plan, requests, *assignment.misfit, on_host ? plan.budget.host : arena,
-                      assignment.planned_peak
-                          ? *assignment.planned_peak
-                          : smallest_arena_of(requests, **entry, options.guard));
+  return does_not_fit(trace, plan, requests, assignment, **entry, arena, options.guard);
+}
+
+Result<std::vector<Bytes>> workspace_rooms(const Trace& trace, const Plan& plan, Bytes arena) {
+  const Result<const AllocatorEntry*> entry = allocator_of(plan);
+  if (!entry) return entry.error();
+  const Schedule requests = schedule(trace, plan);
+  if (!requests.fault.empty()) return unlawful(requests);
+  std::vector<Bytes> holes;
+  const Assignment assignment = assign(requests, **entry, arena, plan.budget.host, 0_B, &holes);
+  if (assignment.misfit)
+    return does_not_fit(trace, plan, requests, assignment, **entry, arena, 0_B);
+  std::vector<Bytes> rooms(plan.steps.size());
+  for (std::uint32_t i = 0; i < rooms.size(); ++i) {
+    if (plan.steps[i].kind != StepKind::run) continue;
+    rooms[i] = holes[i];
+    for (std::uint32_t r = requests.first[i]; r < requests.first[i + 1]; ++r) {
+      const Allocation& allocation = requests.requests[r].allocation;
+      if (allocation.use != Use::scratch) continue;
+      // Wherever the workspace goes, what is left of the largest hole holds all scratch.
+      rooms[i] -= round_up(allocation.range.bytes, kAllocationUnit);
+    }
+    rooms[i] = std::max(rooms[i], 0_B);
+  }
+  return rooms;
 }
 
 bool fits(const Trace& trace, const Plan& plan, Bytes arena) {

@@ -63,6 +63,13 @@ bool fits(const Trace& trace, const Plan& plan, Bytes arena);
 /// fixed plan.
 Result<Bytes> smallest_arena(const Trace& trace, const Plan& plan);
 
+/// By plan step, the most workspace that a run could be granted beside everything else that the
+/// plan has in the arena then, 0 for other steps: the largest hole when the run asks, less its
+/// scratch. Exact for allocators whose offsets depend only on what is resident (first_fit,
+/// best_fit): there a grant, taken and given back within its step, moves nothing else, so that all
+/// grants within their rooms place together. An estimate for the others. Errors as of `place`.
+Result<std::vector<Bytes>> workspace_rooms(const Trace& trace, const Plan& plan, Bytes arena);
+
 /// Bytes that a run of the op takes with this choice, as operands and workspace are resident
 /// together: each tensor once; what the choice omits only if the op also reads it.
 Bytes working_set(const Trace& trace, const Op& op, const Choice& choice);

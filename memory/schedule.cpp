@@ -44,6 +44,7 @@ class Walk {
       lent_ = {};
       if (step.kind == StepKind::run) run_op(step);
       else move(step);
+      out_.ready.resize(step_ + 1, static_cast<std::uint32_t>(out_.events.size()));
       count();
     }
     out_.first.push_back(static_cast<std::uint32_t>(out_.requests.size()));
@@ -181,6 +182,7 @@ class Walk {
       if (holding(Space::device, write.tensor).request == kAbsent)
         take(Space::device, write.tensor);
     }
+    out_.ready.push_back(static_cast<std::uint32_t>(out_.events.size()));
     if (choice.workspace > 0_B) lend(Use::workspace, {}, choice.workspace);
     if (step.discard.empty()) return;
     for (std::size_t i = 0; i < op.writes.size(); ++i) {

@@ -33,6 +33,7 @@ struct Schedule {
   std::uint32_t homes = 0;        // requests[0 .. homes) are homes
   std::vector<ScheduleEvent> events;
   std::vector<std::uint32_t> first;  // requests of step i: [first[i], first[i + 1])
+  std::vector<std::uint32_t> ready;  // events before step i asks for workspace and scratch
   std::vector<Residency> residency;  // during each plan step, if asked for
   Bytes live_peak{};                 // most bytes asked for at one time, homes included
   std::uint32_t live_peak_step = 0;

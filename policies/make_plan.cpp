@@ -51,20 +51,19 @@ std::optional<Error> unlawful(const Trace& trace, Plan& plan, std::string_view p
   return error;
 }
 
+/// What all alternatives of a request start from.
+struct Start {
+  Dataflow flow;
+  Plan plan;
+};
+
 Result<Plan> run_passes(const Trace& trace, const DeviceProfile& profile,
-                        const PlanRequest& request, const Predict& predict) {
-  const Result<std::vector<Pass>> passes = parse_passes(request.policy);
-  if (!passes) return passes.error();
-  if (std::optional<Error> error = refuse_other_lowering(trace, request.policy)) return *error;
-  for (const Pass& pass : *passes)
-    if (std::optional<Error> error = refuse_lacking_facts(trace, *pass.entry)) return *error;
-  const Dataflow flow = analyze(trace);
-  Plan plan = keep_all_plan(trace);
-  plan.allocator = request.allocator;
-  plan.budget = request.budget;
-  for (const Pass& pass : *passes) {
+                        const PlanRequest& request, const Predict& predict, const Start& start,
+                        const std::vector<Pass>& passes) {
+  Plan plan = start.plan;
+  for (const Pass& pass : passes) {
     if (stopped(request)) return cancelled();
-    const PolicyContext context{trace,   flow,         profile,         request.budget,
+    const PolicyContext context{trace,   start.flow,   profile,         request.budget,
                                 predict, pass.options, request.explain, request.stop};
     Result<Plan> next = pass.entry->plan(context, plan);
     if (!next) return next;
@@ -73,6 +72,57 @@ Result<Plan> run_passes(const Trace& trace, const DeviceProfile& profile,
     if (std::optional<Error> error = unlawful(trace, plan, pass.entry->name)) return *error;
   }
   return plan;
+}
+
+/// How good a plan is: one that fits before one that does not; of those that fit the fastest, if
+/// there is a simulator to ask; of those that do not the one of smallest arena.
+struct Merit {
+  bool fits = false;
+  std::int64_t cost = 0;
+
+  bool beats(const Merit& other) const { return fits != other.fits ? fits : cost < other.cost; }
+};
+
+Merit merit_of(const Trace& trace, const Plan& plan, const Predict& predict) {
+  if (place(trace, plan, plan.budget.device)) {
+    const Result<Prediction> prediction =
+        predict ? predict(plan) : Result<Prediction>(Prediction{});
+    return {true, prediction ? prediction->step_ns.count : kEndless.device.count};
+  }
+  const Result<Bytes> arena = smallest_arena(trace, plan);
+  return {false, arena ? arena->count : kEndless.device.count};
+}
+
+/// Ops planned for, over all alternatives, from which on one that fits is good enough.
+inline constexpr std::size_t kEffort = 20'000;
+
+/// The best plan of all alternatives, the first of equals. Of a long trace not all are tried, once
+/// one fits.
+Result<Plan> run_policy(const Trace& trace, const DeviceProfile& profile,
+                        const PlanRequest& request, const Predict& predict) {
+  const Result<std::vector<std::vector<Pass>>> alternatives = parse_policy(request.policy);
+  if (!alternatives) return alternatives.error();
+  if (std::optional<Error> error = refuse_other_lowering(trace, request.policy)) return *error;
+  for (const std::vector<Pass>& passes : *alternatives)
+    for (const Pass& pass : passes)
+      if (std::optional<Error> error = refuse_lacking_facts(trace, *pass.entry)) return *error;
+  Start start{analyze(trace), keep_all_plan(trace)};
+  start.plan.allocator = request.allocator;
+  start.plan.budget = request.budget;
+  std::optional<Plan> best;
+  Merit merit;
+  std::size_t effort = 0;
+  for (const std::vector<Pass>& passes : *alternatives) {
+    if (merit.fits && effort >= kEffort) break;
+    effort += trace.ops.size();
+    Result<Plan> plan = run_passes(trace, profile, request, predict, start, passes);
+    if (!plan || alternatives->size() == 1) return plan;
+    const Merit other = merit_of(trace, *plan, predict);
+    if (best && !other.beats(merit)) continue;
+    best = std::move(*plan);
+    merit = other;
+  }
+  return std::move(*best);
 }
 
 /// The policy's best plan, checked but not yet held against the budget.
@@ -87,7 +137,7 @@ Result<Plan> best_effort(const Trace& trace, const DeviceProfile& profile,
                              near.empty() ? "" : " (did you mean " + near + "?)")};
   }
   Result<Plan> plan = is_exec(request.policy) ? exec_policy(trace, profile, request)
-                                              : run_passes(trace, profile, request, predict);
+                                              : run_policy(trace, profile, request, predict);
   if (!plan) return plan;
   plan->policy = request.policy;
   plan->allocator = request.allocator;

@@ -13,5 +13,7 @@ Result<Plan> offload(const PolicyContext& context, const Plan& incoming);
 Result<Plan> offload_state(const PolicyContext& context, const Plan& incoming);
 Result<Plan> tensor_cache(const PolicyContext& context, const Plan& incoming);
 Result<Plan> recompute(const PolicyContext& context, const Plan& incoming);
+Result<Plan> balance(const PolicyContext& context, const Plan& incoming);
+Result<Plan> workspace(const PolicyContext& context, const Plan& incoming);
 
 }  // namespace superneurons

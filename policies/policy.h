@@ -69,9 +69,10 @@ std::span<const ModelEntry> framework_models();
 /// Nothing if there is none of that name.
 const ModelEntry* find_model(std::string_view name);
 
-/// Runs "pass[:key=value[,key=value]]+pass..." (or the name of a composition or of a model, or
-/// "exec:COMMAND")
-/// starting from keep_all_plan(trace). check() runs after every pass, place() after the last, both
+/// Runs "pass[:key=value[,key=value]]+pass..." (or the name of a composition or of a
+/// model, or "exec:COMMAND")
+/// starting from keep_all_plan(trace). Of alternatives, "a+b/c", it takes the plan that fits and is
+/// predicted to be the fastest. check() runs after every pass, place() after the last, both
 /// against `context.budget`; a plan that does not fit is an Error does_not_fit whose Shortage names
 /// the floor of this policy. Unknown names: bad_usage with "did you mean".
 struct PlanRequest {

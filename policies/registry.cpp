@@ -70,6 +70,23 @@ std::span<const PolicyEntry> policies() {
             "operands; aliased: and those in place twice"},
            {"min", "1KiB", "smallest tensor that is dropped"}},
           recompute},
+      PolicyEntry{
+          "workspace",
+          "each op takes its fastest choice whose workspace fits in what memory is left",
+          {Fact::accesses},
+          {{"grant", "room",
+            "room: what is left beside everything else; alone: beside the op's operands and what "
+            "never leaves; least: the smallest"},
+           {"of", "100%", "share of the budget that grant=alone reckons with"},
+           {"limit", "none", "most workspace of an op, e.g. 64MiB"},
+           {"deterministic", "yes", "yes: only choices that give the same bits each time; no"},
+           {"math", "recorded", "recorded: only choices in the recorded math mode; any"}},
+          workspace},
+      PolicyEntry{"balance",
+                  "keeps, moves or makes again each value by what that is predicted to cost",
+                  {Fact::accesses, Fact::phases},
+                  {{"tries", "40", "plans to predict and choose from"}},
+                  balance},
   };
   return entries;
 }
@@ -82,6 +99,29 @@ std::span<const CompositionEntry> compositions() {
        "frees early, offloads, and recomputes what still does not fit"},
       {"recompute_offload", "liveness+recompute+offload",
        "frees early, recomputes, and offloads what still does not fit"},
+      {"superneurons",
+       "liveness+workspace:grant=alone+recompute+tensor_cache+workspace"
+       "/liveness+workspace:grant=alone,of=50%+recompute+tensor_cache+workspace"
+       "/superneurons_no_cache/superneurons_no_recompute/superneurons_no_offload"
+       "/superneurons_no_workspace",
+       "all of SuperNeurons (PPoPP 2018): frees early, recomputes, moves through the cache what "
+       "still does not fit, and grants the workspaces that there is room for"},
+      {"superneurons_no_cache",
+       "liveness+workspace:grant=alone+recompute+offload+workspace"
+       "/liveness+workspace:grant=alone,of=50%+recompute+offload+workspace",
+       "the same with transfers of the layers that the paper offloads"},
+      {"superneurons_no_recompute",
+       "liveness+workspace:grant=alone+tensor_cache+workspace"
+       "/liveness+workspace:grant=alone,of=50%+tensor_cache+workspace",
+       "the same without recomputation"},
+      {"superneurons_no_offload",
+       "liveness+workspace:grant=alone+recompute+workspace"
+       "/liveness+workspace:grant=alone,of=50%+recompute+workspace",
+       "the same without transfers"},
+      {"superneurons_no_workspace", "liveness+recompute+tensor_cache/liveness+recompute+offload",
+       "the same with the recorded workspaces"},
+      {"superneurons_best", "liveness+balance/superneurons",
+       "ours: decides by predicted cost instead of by layer, where that is faster"},
   };
   return entries;
 }

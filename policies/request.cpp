@@ -80,39 +80,70 @@ Result<Pass> parse_pass(std::string_view text) {
   return pass;
 }
 
+using Passes = std::vector<Pass>;
+
+inline constexpr std::size_t kMostAlternatives = 64;
+
+/// Each of `before` followed by each of `after`.
+std::vector<Passes> followed(const std::vector<Passes>& before, const std::vector<Passes>& after) {
+  std::vector<Passes> result;
+  for (const Passes& head : before)
+    for (const Passes& tail : after) {
+      result.push_back(head);
+      result.back().insert(result.back().end(), tail.begin(), tail.end());
+    }
+  return result;
+}
+
+/// What one name of a sequence stands for.
+Result<std::vector<Passes>> parse_part(std::string_view part) {
+  if (const std::optional<std::string_view> known = passes_of(part)) return parse_policy(*known);
+  if (part.starts_with("exec:") || part.starts_with("exec,"))
+    return bad_usage("exec:COMMAND stands alone, its command may contain '+' (no pass before it)");
+  Result<Pass> pass = parse_pass(part);
+  if (!pass) return pass.error();
+  return std::vector<Passes>{{std::move(*pass)}};
+}
+
+Result<std::vector<Passes>> parse_sequence(std::string_view text) {
+  std::vector<Passes> result{{}};
+  for (const std::string_view part : split(text, '+')) {
+    const Result<std::vector<Passes>> next = parse_part(part);
+    if (!next) return next;
+    if (result.size() * next->size() > kMostAlternatives)
+      return bad_usage(fmt::format("'{}' has more than {} alternatives", text, kMostAlternatives));
+    result = followed(result, *next);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::optional<Error> refuse_other_lowering(const Trace& trace, std::string_view text) {
-  for (const std::string_view part : split(text, '+')) {
-    const ModelEntry* model = find_model(part);
-    if (model == nullptr || model->lowering == trace.lowering) continue;
-    return bad_usage(
-        fmt::format("policy {} is a model of a framework that needs a trace lowered as {}, and {} "
-                    "is lowered as {} (superneurons build NETWORK --lowering {})",
-                    model->name, model->lowering, trace.name,
-                    trace.lowering.empty() ? "nothing known" : trace.lowering, model->lowering));
-  }
+  for (const std::string_view alternative : split(text, '/'))
+    for (const std::string_view part : split(alternative, '+')) {
+      const ModelEntry* model = find_model(part);
+      if (model == nullptr || model->lowering == trace.lowering) continue;
+      return bad_usage(fmt::format(
+          "policy {} is a model of a framework that needs a trace lowered as {}, and {} "
+          "is lowered as {} (superneurons build NETWORK --lowering {})",
+          model->name, model->lowering, trace.name,
+          trace.lowering.empty() ? "nothing known" : trace.lowering, model->lowering));
+    }
   return {};
 }
 
-Result<std::vector<Pass>> parse_passes(std::string_view text) {
+Result<std::vector<std::vector<Pass>>> parse_policy(std::string_view text) {
   if (text.empty()) return bad_usage("no policy is named (for example: liveness)");
-  std::vector<Pass> passes;
-  for (const std::string_view part : split(text, '+')) {
-    if (const std::optional<std::string_view> known = passes_of(part)) {
-      Result<std::vector<Pass>> inner = parse_passes(*known);
-      if (!inner) return inner.error();
-      passes.insert(passes.end(), inner->begin(), inner->end());
-      continue;
-    }
-    if (part.starts_with("exec:") || part.starts_with("exec,"))
-      return bad_usage(
-          "exec:COMMAND stands alone, its command may contain '+' (no pass before it)");
-    Result<Pass> pass = parse_pass(part);
-    if (!pass) return pass.error();
-    passes.push_back(std::move(*pass));
+  std::vector<Passes> result;
+  for (const std::string_view alternative : split(text, '/')) {
+    Result<std::vector<Passes>> some = parse_sequence(alternative);
+    if (!some) return some;
+    if (result.size() + some->size() > kMostAlternatives)
+      return bad_usage(fmt::format("'{}' has more than {} alternatives", text, kMostAlternatives));
+    for (Passes& passes : *some) result.push_back(std::move(passes));
   }
-  return passes;
+  return result;
 }
 
 }  // namespace superneurons

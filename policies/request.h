@@ -1,4 +1,5 @@
 // The text of a request, "pass[:key=value[,key=value]]+pass...", made into passes of the registry.
+// "a+b/c" offers alternatives, of which the best plan is taken; `+` binds closer than `/`.
 #pragma once
 
 #include <map>
@@ -19,8 +20,9 @@ struct Pass {
 /// bad_usage if the text names a model of a framework and the trace is not lowered as that wants.
 std::optional<Error> refuse_other_lowering(const Trace& trace, std::string_view text);
 
-/// A composition's or a model's name stands for its passes. Unknown names and options are
-/// bad_usage.
-Result<std::vector<Pass>> parse_passes(std::string_view text);
+/// The alternatives, one at least, each a sequence of passes. A composition's or a model's name
+/// stands for its text; one that offers alternatives makes as many of what it is part of. Unknown
+/// names and options, and more than 64 alternatives, are bad_usage.
+Result<std::vector<std::vector<Pass>>> parse_policy(std::string_view text);
 
 }  // namespace superneurons

@@ -44,6 +44,13 @@ void add_traffic(const Trace& trace, const Program& program, Outcome& outcome) {
   }
 }
 
+void add_choices(const Trace& trace, const Plan& plan, Outcome& outcome) {
+  const std::vector<WorkspaceRow> rows = workspaces_of(trace, plan);
+  outcome.slower_choices_ns = total_lost(rows);
+  outcome.slower_choices = std::count_if(rows.begin(), rows.end(),
+                                         [](const WorkspaceRow& row) { return row.lost > 0_ns; });
+}
+
 /// check → place → program → model.
 struct Simulated {
   Placement placement;
@@ -82,6 +89,7 @@ Result<Evaluation> evaluate_in_full(const Trace& trace, const Plan& plan,
   add_memory(trace, plan, simulated->placement, outcome);
   add_traffic(trace, simulated->program, outcome);
   outcome.cache = cache_stats(trace, plan);
+  add_choices(trace, plan, outcome);
   outcome.step_ns = simulated->timeline.step_ns;
   outcome.bound_ns = time_bound(trace, profile, plan.budget);
   outcome.compute_ns = simulated->timeline.compute_ns;

@@ -14,6 +14,7 @@
 #include "simulator/cache_stats.h"
 #include "simulator/model_backend.h"
 #include "simulator/timeline.h"
+#include "simulator/workspaces.h"
 
 namespace superneurons {
 
@@ -38,6 +39,10 @@ struct Outcome {
   std::int64_t recompute_runs = 0;
   Nanoseconds recompute_ns{};
   std::array<Nanoseconds, kCauseNames.size()> stall_ns{};
+  Nanoseconds
+      slower_choices_ns{};  // of compute_ns: beyond the fastest choices (WorkspaceRow::lost)
+  std::int64_t slower_choices = 0;       // ops that do not take their fastest
+  std::vector<WorkspaceRow> workspaces;  // on request only: workspaces_of()
   // replay only
   std::string time_refused;  // why step_ns is no prediction of measured_step_ns; "": it is one
   std::optional<Nanoseconds> measured_step_ns;

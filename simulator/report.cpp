@@ -90,6 +90,17 @@ void put(Json& json, const char* name, const std::string& value) {
   if (!value.empty()) json[name] = value;
 }
 
+Json json_of(const WorkspaceRow& row) {
+  return {{"op", row.op},
+          {"choice", row.choice},
+          {"fastest", row.fastest},
+          {"assigned_bytes", row.assigned.count},
+          {"wanted_bytes", row.wanted.count},
+          {"runs", row.runs},
+          {"ns", row.ns.count},
+          {"lost_ns", row.lost.count}};
+}
+
 Json json_of(const Outcome& outcome) {
   Json json = {{"policy", outcome.policy},
                {"trace", outcome.trace},
@@ -114,6 +125,11 @@ Json json_of(const Outcome& outcome) {
   json["recompute_ns"] = outcome.recompute_ns.count;
   for (std::size_t i = 0; i < kCauseNames.size(); ++i)
     json["stall_ns"][std::string(kCauseNames[i])] = outcome.stall_ns[i].count;
+  if (outcome.slower_choices > 0) {
+    json["slower_choices"] = outcome.slower_choices;
+    json["slower_choices_ns"] = outcome.slower_choices_ns.count;
+  }
+  for (const WorkspaceRow& row : outcome.workspaces) json["workspaces"].push_back(json_of(row));
   if (outcome.measured_step_ns) json["measured_step_ns"] = outcome.measured_step_ns->count;
   if (outcome.measured_peak_bytes) {
     json["used_peak_bytes"] = outcome.used_peak_bytes.count;
@@ -240,6 +256,9 @@ std::string format_outcome(const Outcome& outcome) {
   add("step", format_time(outcome.step_ns), over.empty() ? "" : over + " x bound");
   add("  compute", format_time(outcome.compute_ns),
       percent(outcome.compute_ns.count, outcome.step_ns.count));
+  if (outcome.slower_choices > 0)
+    add("    of it slower choices", format_time(outcome.slower_choices_ns),
+        fmt::format("{} ops", outcome.slower_choices));
   for (std::size_t i = 0; i < kCauseNames.size(); ++i)
     rows.push_back({"  lost to", std::string(kCauseNames[i]), format_time(outcome.stall_ns[i]),
                     percent(outcome.stall_ns[i].count, outcome.step_ns.count)});

@@ -62,6 +62,10 @@ std::string format_replay(const Outcome& outcome);
 ///   not
 ///                      at home on the device; see simulator/cache_stats.h
 ///   stall_ns           {cause: integer}; step_ns = compute_ns + their sum
+///   slower_choices, slower_choices_ns      ops not at their fastest choice, and what that costs of
+///                      compute_ns; absent where there are none
+///   workspaces         [{op, choice, fastest, assigned_bytes, wanted_bytes, runs, ns, lost_ns}],
+///                      with simulate --workspaces
 ///   measured_step_ns, measured_peak_bytes, outside_bytes                  replay only
 ///   used_peak_bytes    what measured_peak_bytes should be: the end of the highest range handed
 ///                      out, below placed_peak_bytes where an allocator caches; replay only

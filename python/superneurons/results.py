@@ -46,6 +46,9 @@ class Outcome:
     scope_peak_bytes: dict[str, int] = field(default_factory=dict)  # by role, each on its own
     stall_ns: dict[str, int] = field(default_factory=dict)  # by cause
     cache: dict[str, int] | None = None  # hits, misses, evictions, clean_evictions
+    slower_choices: int | None = None  # ops not at their fastest choice; None: none
+    slower_choices_ns: int | None = None  # what that costs of compute_ns
+    workspaces: list[dict[str, Any]] | None = None  # simulate --workspaces: a row per op
     measured_step_ns: int | None = None  # this and all below: replay only
     used_peak_bytes: int | None = None  # what measured_peak_bytes should be
     measured_peak_bytes: int | None = None
@@ -81,6 +84,9 @@ _ORDER = (
     "recompute_runs",
     "recompute_ns",
     "stall_ns",
+    "slower_choices",
+    "slower_choices_ns",
+    "workspaces",
     "measured_step_ns",
     "used_peak_bytes",
     "measured_peak_bytes",
@@ -100,6 +106,9 @@ _CURVES = {"losses", "reference_losses"}
 _MAPS = {"scope_peak_bytes", "cache", "stall_ns"}
 _OPTIONAL = {  # replay only; cache: not in files of before; scaled_from: of other devices
     "cache",
+    "slower_choices",
+    "slower_choices_ns",
+    "workspaces",
     "measured_step_ns",
     "used_peak_bytes",
     "measured_peak_bytes",
@@ -159,6 +168,9 @@ def _outcome(row: Any, what: str) -> Outcome:
             right = "an array of numbers"
         elif key == "test_accuracy":
             good, right = _is_number(value), "a number"
+        elif key == "workspaces":
+            good = isinstance(value, list) and all(isinstance(x, dict) for x in value)
+            right = "an array of objects"
         elif key == "equal":
             good, right = isinstance(value, bool), "true or false"
         else:

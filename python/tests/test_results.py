@@ -50,6 +50,7 @@ def test_what_was_read_is_written_back_to_the_byte(tmp_path):
         tmp_path / "r.json",
         outcome(),
         outcome(measured_step_ns=5, measured_peak_bytes=6, outside_bytes=7, equal=True),
+        outcome(slower_choices=1, slower_choices_ns=7, workspaces=[{"op": "conv", "lost_ns": 7}]),
         outcome(measured_step_ns=5, equal=True, time_refused="another GPU"),
         outcome(losses=[2.5, None], reference_losses=[2.5, None]),
         outcome(data="digits", test_images=8, test_correct=6, test_accuracy=0.75),

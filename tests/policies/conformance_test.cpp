@@ -126,7 +126,10 @@ INSTANTIATE_TEST_SUITE_P(Registry, EveryPolicy, testing::ValuesIn(registered()),
                          [](const auto& row) { return row.param; });
 
 TEST(Registry, EachRowHasAPlanOfItsOwn) {
-  const Trace probing = policy_traces()[0].trace;
+  Trace probing = policy_traces()[0].trace;
+  Op& first = probing.ops.front();
+  first.choices.push_back(first.choices[first.recorded]);  // something to choose from
+  first.choices.back().ns = {first.choices[first.recorded].ns.count / 2};
   std::set<std::string> plans;
   const Bytes tight{peak_of(probing, "liveness").count * 85 / 100};
   for (const PolicyEntry& entry : policies()) {
@@ -137,6 +140,13 @@ TEST(Registry, EachRowHasAPlanOfItsOwn) {
     // The cache moves nothing where there is room.
     const Bytes device = entry.name == "tensor_cache" ? tight : 1_GiB;
     Result<Plan> plan = plan_for(probing, request_for(name, device));
+    // What does nothing but what it has to shows where it has to.
+    if (entry.name == "balance") {
+      const Result<Floor> floor =
+          smallest_budget(probing, slow_link(), request_for("liveness+" + name, 1_GiB), {});
+      ASSERT_TRUE(floor);
+      plan = plan_for(probing, request_for("liveness+" + name, floor->budget));
+    }
     ASSERT_TRUE(plan) << plan.error().message;
     plan->policy.clear();
     plan->budget = {};
@@ -147,7 +157,9 @@ TEST(Registry, EachRowHasAPlanOfItsOwn) {
     Result<Plan> plan = plan_for(probing, request_for(std::string(entry.name), tight));
     if (!plan) continue;
     plan->policy.clear();
-    EXPECT_TRUE(plans.insert(format_plan(*plan)).second) << entry.name;
+    const bool distinct = plans.insert(format_plan(*plan)).second;
+    // The best of several may be what one of them is.
+    if (entry.passes.find('/') == std::string_view::npos) EXPECT_TRUE(distinct) << entry.name;
   }
 }
 
