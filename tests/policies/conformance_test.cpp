@@ -159,7 +159,9 @@ TEST(Registry, EachRowHasAPlanOfItsOwn) {
     plan->policy.clear();
     const bool distinct = plans.insert(format_plan(*plan)).second;
     // The best of several may be what one of them is.
-    if (entry.passes.find('/') == std::string_view::npos) EXPECT_TRUE(distinct) << entry.name;
+    if (entry.passes.find('/') == std::string_view::npos) {
+      EXPECT_TRUE(distinct) << entry.name;
+    }
   }
 }
 
