@@ -1,10 +1,13 @@
-// Speed from file to plan: a 100,000-op trace is loaded, planned by liveness, checked and placed.
+// Speed from file to plan: a 100,000-op trace is loaded, planned by liveness, checked and placed;
+// ResNet-2500 is recomputed.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
 #include "ir/check.h"
 #include "ir/trace_io.h"
 #include "memory/placement.h"
+#include "networks/network.h"
+#include "policies/passes.h"
 #include "policies/policy.h"
 #include "simulator/outcome.h"
 
@@ -83,6 +86,47 @@ void plan_check_place_100k_ops(benchmark::State& state) {
   state.counters["peak_MB"] = static_cast<double>(usage.ru_maxrss) / 1e3;
 }
 BENCHMARK(plan_check_place_100k_ops)->Unit(benchmark::kMillisecond);
+
+/// The pass alone, on a liveness plan of ResNet-2500: everything dropped that can be.
+void recompute_resnet2500(benchmark::State& state, const char* strategy) {
+  const Result<Network> net = find_network("resnet2500");
+  const Result<Trace> trace = lower(*net, {.batch = 16, .lowering = Lowering::paper});
+  const DeviceProfile profile;
+  const Budget room{Bytes{std::int64_t{1} << 50}, {}};
+  PlanRequest request{.policy = "liveness", .budget = room};
+  const Result<Plan> incoming = make_plan(*trace, profile, request, no_prediction);
+  if (!incoming) return state.SkipWithError("no plan");
+  const Dataflow flow = analyze(*trace);
+  PolicyContext context{*trace, flow, profile, room, no_prediction, {}, false, nullptr};
+  for (const PolicyEntry& entry : policies())
+    if (entry.name == "recompute")
+      for (const OptionEntry& option : entry.options)
+        context.options[std::string(option.name)] = option.fallback;
+  context.options["strategy"] = strategy;
+  context.options["need"] = "all";
+  for (auto _ : state) benchmark::DoNotOptimize(recompute(context, *incoming));
+  state.counters["ops"] = static_cast<double>(trace->ops.size());
+}
+BENCHMARK_CAPTURE(recompute_resnet2500, speed, "speed")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(recompute_resnet2500, memory, "memory")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(recompute_resnet2500, cost_aware, "cost_aware")->Unit(benchmark::kMillisecond);
+
+/// From trace to plan under a budget that everything droppable just meets: the search for the
+/// fewest drops, checks and placements included.
+void plan_recompute_resnet2500(benchmark::State& state) {
+  const Result<Network> net = find_network("resnet2500");
+  const Result<Trace> trace = lower(*net, {.batch = 16, .lowering = Lowering::paper});
+  const DeviceProfile profile;
+  PlanRequest request{.policy = "liveness+recompute:need=all",
+                      .budget = {Bytes{std::int64_t{1} << 50}, {}}};
+  const Result<Plan> all = make_plan(*trace, profile, request, no_prediction);
+  if (!all) return state.SkipWithError("no plan");
+  request.policy = "liveness_recompute";
+  request.budget.device = {smallest_arena(*trace, *all)->count * 11 / 10};
+  for (auto _ : state)
+    if (!make_plan(*trace, profile, request, no_prediction)) state.SkipWithError("no plan");
+}
+BENCHMARK(plan_recompute_resnet2500)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace superneurons

@@ -11,6 +11,7 @@ namespace superneurons {
 namespace {
 
 constexpr std::int64_t kAbsent = -1;
+constexpr std::uint32_t kNoLead = 0xffffffff;
 constexpr int kLongestChain = 32;  // reruns in a row; a longer chain keeps a value in between
 
 /// What is known of a tensor at the current step. Versions, or kAbsent.
@@ -33,6 +34,8 @@ class Rebuilder {
         plan_(plan),
         may_rerun_(may_rerun),
         clock_(clock_of(context.trace, plan)),
+        runs_(runs_before(plan)),
+        lead_(context.trace.tensors.size(), kNoLead),
         copies_(context.trace.tensors.size()),
         choice_(context.trace.ops.size(), 0),
         drops_(std::move(drops)),
@@ -45,6 +48,7 @@ class Rebuilder {
       if (plan.begin[i].place == Place::host) start.host = 0;
     }
     find_last_touches();
+    find_leads();
   }
 
   Plan run() && {
@@ -231,7 +235,7 @@ class Rebuilder {
       for (const TensorId link : last_use[i]) {
         copy(link).drop = edits_.insert(at_, Rank::run, tensor_step(StepKind::free, link));
         copy(link).device = kAbsent;
-        copy(link).absent_since = at_;
+        copy(link).absent_since = at_ + 1;
       }
     }
     for (const TensorId tensor : fetches_) {
@@ -276,19 +280,47 @@ class Rebuilder {
     return result;
   }
 
-  /// As early as the copy takes, but not before the tensor left.
+  /// As far ahead of the segment as the plan's own prefetch was of its need: not at all, or as
+  /// early as the copy takes, or, where nothing has a duration, by as many runs. Not before the
+  /// tensor left.
   std::uint32_t fetch_place(TensorId tensor) const {
+    const std::uint32_t lead = lead_[tensor.index];
+    if (lead == 0 || (lead == kNoLead && clock_.back() == 0_ns)) return at_;
+    const std::uint32_t first = copies_[tensor.index].absent_since;
+    if (clock_.back() == 0_ns) {
+      const auto place = std::lower_bound(runs_.begin() + first, runs_.begin() + at_,
+                                          runs_[at_] - std::min(runs_[at_], lead));
+      return static_cast<std::uint32_t>(place - runs_.begin());
+    }
     const Nanoseconds start =
         clock_[at_] - transfer_time(context_.profile.prefetch, context_.trace[tensor].bytes);
-    const auto first = clock_.begin() + copies_[tensor.index].absent_since;
-    const auto after = std::upper_bound(first, clock_.begin() + at_ + 1, start);
-    return static_cast<std::uint32_t>((after == first ? after : after - 1) - clock_.begin());
+    const auto after = std::upper_bound(clock_.begin() + first, clock_.begin() + at_ + 1, start);
+    return static_cast<std::uint32_t>(after - clock_.begin()) -
+           (after == clock_.begin() + first ? 0 : 1);
+  }
+
+  /// For each tensor, how many runs its last prefetch is ahead of who needs it.
+  void find_leads() {
+    std::vector<std::uint32_t> next_need(copies_.size(), 0);
+    const std::vector<bool> rerun = reruns(context_.trace, plan_);
+    for (std::uint32_t i = static_cast<std::uint32_t>(plan_.steps.size()); i-- > 0;) {
+      const PlanStep& step = plan_.steps[i];
+      if (step.kind == StepKind::run)
+        for (const Value& need : needs_of(context_, step, rerun[i]))
+          next_need[need.tensor.index] = runs_[i];
+      if (step.kind != StepKind::prefetch) continue;
+      std::uint32_t& lead = lead_[step.subject];
+      if (lead == kNoLead)
+        lead = next_need[step.subject] - std::min(next_need[step.subject], runs_[i]);
+    }
   }
 
   const PolicyContext& context_;
   const Plan& plan_;
   const std::vector<bool>& may_rerun_;
   std::vector<Nanoseconds> clock_;
+  std::vector<std::uint32_t> runs_;    // by step: runs before it
+  std::vector<std::uint32_t> lead_;    // by tensor
   std::vector<Copy> copies_;           // by tensor
   std::vector<std::uint32_t> choice_;  // by op
   std::vector<Drop> drops_;            // in plan order

@@ -132,7 +132,7 @@ std::vector<Drop> cost_aware(const PolicyContext& context, const Plan& plan,
   return drops;
 }
 
-/// The fewest of the drops that fit, if all of them do.
+/// The fewest of the drops that fit, of thousands to half a percent, if all of them do.
 std::optional<Plan> fewest(const PolicyContext& context, const Plan& incoming,
                            const std::vector<Drop>& drops, const std::vector<bool>& cheap,
                            const Plan& all) {
@@ -140,7 +140,8 @@ std::optional<Plan> fewest(const PolicyContext& context, const Plan& incoming,
   const auto build = [&](std::size_t count) {
     return rebuild_later(context, incoming, {drops.begin(), drops.begin() + count}, cheap);
   };
-  return build(fewest_that_fit(context, drops.size(), build));
+  const std::size_t grain = std::max<std::size_t>(drops.size() / 256, 1);
+  return build(fewest_that_fit(context, drops.size(), build, grain));
 }
 
 }  // namespace
@@ -151,13 +152,13 @@ Result<Plan> recompute(const PolicyContext& context, const Plan& incoming) {
   if (!options->need_all && fits(context, incoming)) return incoming;
   const std::vector<bool> cheap = cheap_ops(context);
   const std::vector<Idle> idles = droppable(context, incoming, cheap, *options);
-  // Under a budget, as little as possible is made again: segments once wherever that fits.
+  // Under a budget, as little as possible is made again: each segment once wherever that fits, then
+  // by l_peak, then for every use.
   std::vector<std::vector<Drop>> tries;
-  const bool aware = options->strategy == "cost_aware";
-  if (options->strategy == "speed" || (aware && !options->need_all))
-    tries.push_back(with_strategy(idles, true));
-  if (options->strategy == "memory") tries.push_back(with_strategy(idles, false));
+  const bool aware = options->strategy == "cost_aware", any = aware && !options->need_all;
+  if (options->strategy == "speed" || any) tries.push_back(with_strategy(idles, true));
   if (aware) tries.push_back(cost_aware(context, incoming, idles, cheap, options->layer_peak));
+  if (options->strategy == "memory" || any) tries.push_back(with_strategy(idles, false));
   Plan least = incoming;
   for (const std::vector<Drop>& drops : tries) {
     Plan all = rebuild_later(context, incoming, drops, cheap);

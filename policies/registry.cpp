@@ -95,6 +95,8 @@ std::span<const CompositionEntry> compositions() {
   static constexpr CompositionEntry entries[] = {
       {"liveness_offload", "liveness+offload", "frees early and offloads what does not fit"},
       {"liveness_recompute", "liveness+recompute", "frees early and recomputes what does not fit"},
+      {"paper_recompute", "liveness+recompute:need=all,saved=keep,min=1",
+       "SuperNeurons' figure 10 (c): every cheap output is dropped, cost-aware, checkpoints stay"},
       {"offload_recompute", "liveness+offload+recompute",
        "frees early, offloads, and recomputes what still does not fit"},
       {"recompute_offload", "liveness+recompute+offload",

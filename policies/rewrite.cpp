@@ -217,9 +217,9 @@ Plan smaller_of(const PolicyContext& context, Plan a, const Plan& b) {
 }
 
 std::size_t fewest_that_fit(const PolicyContext& context, std::size_t all,
-                            const std::function<Plan(std::size_t)>& build) {
+                            const std::function<Plan(std::size_t)>& build, std::size_t grain) {
   std::size_t low = 0, high = all;  // high is not known to fit if it is `all`
-  while (low < high && !stopped(context)) {
+  while (low + grain <= high && !stopped(context)) {
     const std::size_t middle = low + (high - low) / 2;
     if (fits(context, build(middle))) high = middle;
     else low = middle + 1;

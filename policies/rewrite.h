@@ -114,10 +114,10 @@ bool fits(const PolicyContext& context, const Plan& plan);
 /// Whichever plan places in the smaller arena; `a` if they are equal.
 Plan smaller_of(const PolicyContext& context, Plan a, const Plan& b);
 
-/// The smallest `count` in [0, all] for which `build(count)` fits, assuming that more never needs
-/// more memory; `all` if none does, or when stopped: then no plan matters any more. About log2(all)
-/// plans are built and placed.
+/// The smallest `count` in [0, all] for which `build(count)` fits, or up to `grain` - 1 more,
+/// assuming that more never needs more memory; `all` if none does, or when stopped: then no plan
+/// matters any more. About log2(all / grain) plans are built and placed.
 std::size_t fewest_that_fit(const PolicyContext& context, std::size_t all,
-                            const std::function<Plan(std::size_t)>& build);
+                            const std::function<Plan(std::size_t)>& build, std::size_t grain = 1);
 
 }  // namespace superneurons

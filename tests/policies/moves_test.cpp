@@ -247,6 +247,17 @@ TEST(Recompute, CheapnessOfUnknownKindsIsByTimePerByte) {
             place_of(trace, plan, "run back1") - 1);  // light again, in between
 }
 
+TEST(Recompute, BadOptionsAreExplained) {
+  for (const char* options :
+       {"strategy=fast", "strategy=", "need=some", "saved=yes", "l_peak=max", "min=big"}) {
+    const Result<Plan> plan =
+        plan_for(mini(kSegment), request_for(std::string("recompute:") + options, 1_GiB));
+    ASSERT_FALSE(plan) << options;
+    EXPECT_EQ(plan.error().code, ErrorCode::bad_usage);
+    EXPECT_NE(plan.error().message.find("it takes"), std::string::npos) << plan.error().message;
+  }
+}
+
 TEST(OffloadAndRecompute, APrefetchMovesAheadOfTheSegmentThatNeedsIt) {
   const Trace trace = layered_trace(6);
   const Plan plan =

@@ -35,7 +35,15 @@ std::vector<std::string> all_policies() {
       "liveness+offload_state:need=all,roles=all,min=1+tensor_cache",
       "liveness+recompute:need=all,min=1+offload_state:need=all,roles=all,min=1,lookahead=1",
       "liveness+offload_state:need=all,roles=all,min=1,lookahead=1+recompute:need=all",
-      "liveness+offload:layers=checkpoints,need=all,lookahead=1+offload_state:roles=both"};
+      "liveness+offload:layers=checkpoints,need=all,lookahead=1+offload_state:roles=both",
+      "liveness+recompute:strategy=speed",
+      "liveness+recompute:strategy=memory,min=1",
+      "recompute:need=all,strategy=memory,min=1+liveness",
+      "liveness+recompute:need=all,l_peak=distinct,saved=keep,min=1",
+      "liveness+offload:need=all,layers=all,free=early,lookahead=0,min=1+"
+      "recompute:need=all,strategy=memory,min=1",
+      "liveness+recompute:need=all,strategy=memory,l_peak=aliased,min=1+"
+      "offload:need=all,layers=all,free=early,lookahead=3layers,min=1"};
   for (const PolicyEntry& entry : policies()) names.emplace_back(entry.name);
   for (const CompositionEntry& entry : compositions()) names.emplace_back(entry.name);
   return names;
