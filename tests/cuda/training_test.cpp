@@ -24,8 +24,8 @@ class CudaTraining : public CudaTest {
     data_ = *read_data_set(SUPERNEURONS_SOURCE_DIR "/data/digits.csv.gz");
   }
   /// Recorded choices alone: each convolution as cuDNN's heuristics would have it.
-  Trace digits_trace(std::int64_t batch) {
-    Trace trace = *lower(*find_network("digits_resnet"), {.batch = batch, .rate = 0.05});
+  Trace digits_trace(std::int64_t batch, double rate = 0.05) {
+    Trace trace = *lower(*find_network("digits_resnet"), {.batch = batch, .rate = rate});
     EXPECT_TRUE(enumerate_choices(trace, 64_MiB, false));
     inputs_ = training_batches(data_, *batch_tensors(trace, data_), 1);
     return trace;
@@ -58,13 +58,12 @@ TEST_F(CudaTraining, batches_reach_the_tensors_wherever_a_plan_keeps_them) {
 }
 
 TEST_F(CudaTraining, sees_the_batches_of_the_host) {
-  const Trace trace = *lower(*find_network("digits_resnet"), {.batch = 32, .rate = 0.01});
-  inputs_ = training_batches(data_, *batch_tensors(trace, data_), 1);
-  const Plan plan = reference_plan(trace, keep_all_plan(trace));
+  const Trace plain = *lower(*find_network("digits_resnet"), {.batch = 32, .rate = 0.01});
+  const Trace trace = digits_trace(32, 0.01);  // the same with algorithms of the GPU
   ReplayOptions on_host = options(6);
   on_host.on_cuda = false;
-  const auto host = run_plan(trace, plan, on_host);
-  const auto cuda = run_plan(trace, plan, options(6));
+  const auto host = run_plan(plain, reference_plan(plain, keep_all_plan(plain)), on_host);
+  const auto cuda = run_plan(trace, reference_plan(trace, keep_all_plan(trace)), options(6));
   ASSERT_TRUE(host) << host.error().message;
   ASSERT_TRUE(cuda) << cuda.error().message;
   for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(host->losses[i], cuda->losses[i], 2e-2) << i;
@@ -80,7 +79,7 @@ TEST_F(CudaTraining, learns_digits_in_less_memory_than_liveness_needs) {
   request.policy = "recompute_offload";
   const auto own_floor = smallest_budget(trace, profile, request, predict);
   ASSERT_TRUE(own_floor) << own_floor.error().message;
-  EXPECT_LT(own_floor->budget.count * 10, floor->budget.count * 8);
+  EXPECT_LT(own_floor->budget, floor->budget);  // mostly the workspace of one matrix product
   request.budget.device = own_floor->budget;
   const auto plan = make_plan(trace, profile, request, predict);
   ASSERT_TRUE(plan) << plan.error().message;
