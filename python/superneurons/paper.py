@@ -35,9 +35,14 @@ ITEMS: dict[str, Item] = {
     "table1": Item(paper_memory.table1, True),
     "table2": Item(paper_scale.table2, False),
     "table3": Item(paper_memory.table3, True),
+    "table5": Item(paper_scale.table5, False),
+    "figure2": Item(paper_memory.figure2, True),
     "figure8": Item(paper_memory.figure8, True),
     "figure10": Item(paper_memory.figure10, True),
     "figure11": Item(paper_scale.figure11, False),
+    "figure12": Item(paper_memory.figure12, True),
+    "figure13": Item(paper_memory.figure13, False),
+    "figure14": Item(paper_scale.figure14, False),
     "scale": Item(paper_scale.scale, True),
 }
 
