@@ -98,7 +98,7 @@ def _table4(table: Table) -> Figure:
 
 def _table5(table: Table) -> Figure:
     figure = Figure(figsize=(PAGE, 4.0))
-    panels = figure.subplots(2, 3).flat
+    panels = list(figure.subplots(2, 3).flat)
     for axes, row in zip(panels, table.rows):
         cells = row[1:-1]
         _bars(
