@@ -31,7 +31,10 @@ def scratch(tmp_path_factory):
 
 
 def shell(command, folder):
-    environment = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
+    environment = os.environ | {
+        "PATH": f"{folder}/bin:{os.environ['PATH']}",
+        "SUPERNEURONS": str(folder / "bin" / "superneurons"),
+    }
     return subprocess.run(
         ["sh", "-c", command], cwd=folder, env=environment, capture_output=True, text=True,
         timeout=300, check=False,
