@@ -47,9 +47,11 @@ class RecordedTrace : public testing::TestWithParam<std::string> {
     profile = std::move(*known);
   }
 
-  Result<Plan> plan(const std::string& policy, Bytes budget) {
-    return make_plan(trace, profile, {.policy = policy, .budget = {budget, profile.host_memory}},
-                     predictor(trace, profile));
+  Result<Plan> plan(const std::string& policy, Bytes budget, bool seek_floor = false) {
+    return make_plan(
+        trace, profile,
+        {.policy = policy, .budget = {budget, profile.host_memory}, .seek_floor = seek_floor},
+        predictor(trace, profile));
   }
 
   Result<superneurons::Run> replay(const Plan& made) {
@@ -72,7 +74,8 @@ TEST_P(RecordedTrace, replays_equal_under_every_policy_and_feasible_budget) {
   for (const std::string& policy : policy_names()) {
     for (const int percent : {100, 80, 60, 0}) {
       SCOPED_TRACE(policy + " at " + std::to_string(percent) + " %");
-      auto made = plan(policy, {std::max<std::int64_t>(peak->count * percent / 100, 1)});
+      auto made =
+          plan(policy, {std::max<std::int64_t>(peak->count * percent / 100, 1)}, percent == 0);
       if (!made && percent == 0 && made.error().shortage)
         made = plan(policy, made.error().shortage->smallest_budget);
       if (!made) {
