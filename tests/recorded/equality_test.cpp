@@ -77,7 +77,7 @@ TEST_P(RecordedTrace, replays_equal_under_every_policy_and_feasible_budget) {
       auto made =
           plan(policy, {std::max<std::int64_t>(peak->count * percent / 100, 1)}, percent == 0);
       if (!made && percent == 0 && made.error().shortage)
-        made = plan(policy, made.error().shortage->smallest_budget);
+        made = plan(policy, made.error().shortage->smallest_budget, true);
       if (!made) {
         EXPECT_EQ(made.error().code, ErrorCode::does_not_fit) << made.error().message;
         EXPECT_GT(percent, 0) << "a floor that does not fit: " << made.error().message;
