@@ -98,7 +98,7 @@ std::vector<Bytes> busiest_of(std::span<const Lifetime> lifetimes,
   }
   std::vector<Bytes> busiest(lifetimes.size());
   for (std::uint32_t i = 0; i < lifetimes.size(); ++i) {
-    const auto level = std::bit_width(ends[i] - begins[i]) - 1;
+    const auto level = std::bit_width(std::max(ends[i] - begins[i], 1U)) - 1;  // never empty
     const std::vector<Bytes>& row = maxima[level];
     busiest[i] = std::max(row[begins[i]], row[ends[i] - (std::size_t{1} << level)]);
   }
