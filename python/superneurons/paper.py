@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from superneurons import paper_memory, paper_scale
+from superneurons import paper_memory, paper_scale, paper_workspaces
 from superneurons.files import BadInput, run_main, write_text
 from superneurons.paper_lab import Lab, Table
 
@@ -36,12 +36,12 @@ ITEMS: dict[str, Item] = {
     "table2": Item(paper_scale.table2, False),
     "table3": Item(paper_memory.table3, True),
     "table5": Item(paper_scale.table5, False),
-    "figure2": Item(paper_memory.figure2, True),
+    "figure2": Item(paper_workspaces.figure2, True),
     "figure8": Item(paper_memory.figure8, True),
     "figure10": Item(paper_memory.figure10, True),
     "figure11": Item(paper_scale.figure11, False),
-    "figure12": Item(paper_memory.figure12, True),
-    "figure13": Item(paper_memory.figure13, False),
+    "figure12": Item(paper_workspaces.figure12, True),
+    "figure13": Item(paper_workspaces.figure13, False),
     "figure14": Item(paper_scale.figure14, False),
     "scale": Item(paper_scale.scale, True),
 }
@@ -64,22 +64,20 @@ def make(name: str, lab: Lab | None = None) -> Table:
 
 
 def draw(table: Table) -> object:
-    """The table as a matplotlib figure (plot.save() writes it)."""
-    import matplotlib
+    """The table as a matplotlib figure (plot_style.save() writes it)."""
+    from superneurons import paper_draw, plot_style
 
-    from superneurons import paper_draw, plot
-
-    with matplotlib.rc_context(plot.STYLE):
+    with plot_style.in_style():
         return paper_draw.draw(table)
 
 
 def _save_drawing(table: Table, folder: Path) -> None:
-    from superneurons import plot
+    from superneurons import plot_style
 
     folder.mkdir(parents=True, exist_ok=True)
     figure = draw(table)
     for kind in ("pdf", "png"):
-        plot.save(figure, str(folder / f"{table.name}.{kind}"))  # type: ignore[arg-type]
+        plot_style.save(figure, str(folder / f"{table.name}.{kind}"))  # type: ignore[arg-type]
 
 
 def make_all(names: Sequence[str], golden: str | None, figures: str | None) -> None:

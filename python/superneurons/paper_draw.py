@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from superneurons import paper_data as paper
 from superneurons.paper_lab import Table
-from superneurons.plot import COLUMN, PAGE, _outside_legend
+from superneurons.plot_style import COLUMN, PAGE, Figure, outside_legend
 
 _OURS: dict[str, Any] = {"facecolor": "0.35", "edgecolor": "0.1", "linewidth": 0.4}
 _PAPER: dict[str, Any] = {
@@ -39,7 +37,7 @@ def _legend(figure: Figure, panels: Any, columns: int) -> None:
     looks: dict[str, Any] = {}
     for axes in panels:
         looks.update({name: h for h, name in zip(*axes.get_legend_handles_labels())})
-    _outside_legend(figure, list(looks.values()), list(looks), columns)
+    outside_legend(figure, list(looks.values()), list(looks), columns)
 
 
 def _pairs(
@@ -130,7 +128,7 @@ def _figure2(table: Table) -> Figure:
     speeds = [(f"speed ({w})", table.column("speed", w), k) for w, k in _WHOSE]
     _bars(right, table.column("network"), speeds)
     right.set_ylabel("speed with workspaces")
-    _outside_legend(figure, *left.get_legend_handles_labels(), 4)
+    outside_legend(figure, *left.get_legend_handles_labels(), 4)
     return figure
 
 
@@ -170,7 +168,7 @@ def _figure8(table: Table) -> Figure:
         axes.set_ylabel(f"{what} (%), left ours, right the paper's")
     handles, names = panels[0].get_legend_handles_labels()
     shown = [(h, n) for h, n in zip(handles, names) if n]
-    _outside_legend(figure, [h for h, _ in shown], [n for _, n in shown], 8)
+    outside_legend(figure, [h for h, _ in shown], [n for _, n in shown], 8)
     return figure
 
 

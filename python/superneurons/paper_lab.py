@@ -164,3 +164,8 @@ def columns(names: Sequence[str]) -> list[Column]:
 def ratio(part: float | None, whole: float | None) -> float | None:
     """part / whole, or None where one of them lacks."""
     return part / whole if part is not None and whole else None
+
+
+def mib(count: int | None) -> float | None:
+    """Bytes in MiB, or None where there are none."""
+    return None if count is None else count / MIB

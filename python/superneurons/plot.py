@@ -15,66 +15,31 @@ Inputs are written by `simulate --memory`, `compare --json`, `superneurons_fidel
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-try:
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
-except ImportError as error:
-    raise SystemExit(
-        f"superneurons: plots need matplotlib ({error}); "
-        "on Debian: apt-get install python3-matplotlib"
-    ) from None
-
-from superneurons.crossover import draw_crossover, read_crossover
+from superneurons.crossover import read_crossover
 from superneurons.fidelity import LARGE_ERROR, Cell, read_fidelity
-from superneurons.files import BadInput, replacing, run_main
+from superneurons.files import BadInput, run_main
+from superneurons.plot_crossover import draw_crossover
+from superneurons.plot_style import (
+    COLUMN,
+    GIB,
+    PAGE,
+    Figure,
+    areas,
+    in_style,
+    look,
+    outside_legend,
+    save,
+    unique,
+)
 from superneurons.results import Memory, Outcome, Timeline, read_memory, read_results, read_timeline
 
-GIB = 1 << 30
-COLUMN, PAGE = 3.4, 7.0  # inches: one and two columns of a paper
+# Below plot_style, which says what to install where there is none.
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter  # isort: skip
 
-STYLE: dict[str, Any] = {
-    "font.size": 8,
-    "axes.labelsize": 8,
-    "legend.fontsize": 7,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "axes.titlesize": 8,
-    "axes.linewidth": 0.6,
-    "lines.linewidth": 1.1,
-    "lines.markersize": 4,
-    "hatch.linewidth": 0.5,
-    "axes.grid": True,
-    "grid.linewidth": 0.3,
-    "grid.color": "0.8",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "superneurons",
-    "savefig.dpi": 200,
-}
-# Told apart without colour: by line, marker and lightness.
-_LINES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)), (0, (4, 1))]
-_MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h"]
-# From the bottom of a stack to its top: first what stays, then what comes and goes. Gray and hatch.
-_AREAS = {
-    "parameter": ("0.35", ""),
-    "optimizer_state": ("0.55", "////"),
-    "buffer": ("0.9", "++++"),
-    "input": ("0.2", ""),
-    "gradient": ("0.7", ""),
-    "activation": ("0.85", "\\\\\\\\"),
-    "saved": ("0.95", "xxxx"),
-    "activation_gradient": ("0.5", "...."),
-    "temporary": ("0.75", "||||"),
-    "workspace": ("1", ""),
-}
 _PHASES = {
     "forward": ("0.8", ""),
     "backward": ("0.5", ""),
@@ -87,48 +52,6 @@ _PHASES = {
 }
 
 
-def _look(index: int, count: int) -> dict[str, Any]:
-    """Line, marker and colour of the index-th of `count` series, from dark to light."""
-    shade = matplotlib.colormaps["viridis"](0.85 * index / max(count - 1, 1))
-    return {
-        "linestyle": _LINES[index % len(_LINES)],
-        "marker": _MARKERS[index % len(_MARKERS)],
-        "color": shade,
-        "markersize": 7 - 4 * index / max(count - 1, 1),
-    }  # what lies below is seen
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(names))
-
-
-def _areas(axes: Any, x: Sequence[float], rows: dict[str, Sequence[int]]) -> None:
-    """Stacked bytes over x by role; roles that never reach 1 % of the peak are one area, "rest"."""
-    peak = max(map(sum, zip(*rows.values())), default=0)
-    names = [name for name in _AREAS if max(rows.get(name, ()), default=0) >= 0.01 * peak]
-    rest = [
-        sum(column) for column in zip(*(row for name, row in rows.items() if name not in names))
-    ]
-    shown = {name: rows[name] for name in names} | ({"rest": rest} if any(rest) else {})
-    base = [0.0] * len(x)
-    for name, row in shown.items():
-        top = [low + value / GIB for low, value in zip(base, row)]
-        gray, hatch = _AREAS.get(name, ("0", ""))
-        axes.fill_between(
-            x,
-            base,
-            top,
-            step="post",
-            label=name.replace("_", " "),
-            facecolor=gray,
-            edgecolor="0.1",
-            linewidth=0.3,
-            hatch=hatch,
-        )
-        base = top
-    axes.set_ylim(0, peak * 1.08 / GIB or 1)
-
-
 def draw_memory(memories: Sequence[Memory]) -> Figure:
     """Bytes resident (GiB) over plan steps: one line per plan; of a single plan by role."""
     figure = Figure(figsize=(COLUMN, 2.4))
@@ -136,19 +59,19 @@ def draw_memory(memories: Sequence[Memory]) -> Figure:
     peak = max(max(memory.total) for memory in memories)
     if len(memories) == 1:
         memory = memories[0]
-        _areas(axes, range(len(memory.total)), {**memory.by_role, "workspace": memory.workspace})
+        areas(axes, range(len(memory.total)), {**memory.by_role, "workspace": memory.workspace})
         axes.set_title(f"{memory.trace}, {memory.policy}")
     for index, memory in enumerate(memories if len(memories) > 1 else []):
-        look = _look(index, len(memories))
-        del look["marker"], look["markersize"]
+        line = look(index, len(memories))
+        del line["marker"], line["markersize"]
         axes.step(
             range(len(memory.total)),
             [total / GIB for total in memory.total],
             where="post",
             label=memory.policy,
-            **look,
+            **line,
         )
-    traces = _unique([memory.trace for memory in memories])
+    traces = unique([memory.trace for memory in memories])
     if len(memories) > 1:
         axes.set_title(", ".join(traces))
         axes.set_ylim(0, peak * 1.08 / GIB)
@@ -169,7 +92,7 @@ def draw_memory(memories: Sequence[Memory]) -> Figure:
     axes.set_xlabel("plan step")
     axes.set_ylabel("resident on the device (GiB)")
     handles, names = axes.get_legend_handles_labels()
-    _outside_legend(figure, handles, names, 1 if max(map(len, names)) > 24 else 2)
+    outside_legend(figure, handles, names, 1 if max(map(len, names)) > 24 else 2)
     return figure
 
 
@@ -177,7 +100,7 @@ def draw_pareto(outcomes: Sequence[Outcome]) -> Figure:
     """Training step (ms) against arena taken (GiB): a line per policy, a panel per trace."""
     if not outcomes:
         raise BadInput("no outcomes to draw: no policy fits any of the budgets")
-    traces, policies = _unique([o.trace for o in outcomes]), _unique([o.policy for o in outcomes])
+    traces, policies = unique([o.trace for o in outcomes]), unique([o.policy for o in outcomes])
     columns = min(len(traces), 2)
     rows = -(-len(traces) // columns)
     width = COLUMN if columns == 1 else PAGE
@@ -193,7 +116,7 @@ def draw_pareto(outcomes: Sequence[Outcome]) -> Figure:
                 axes.plot(
                     *zip(*points),
                     label=policy,
-                    **_look(index, len(policies)),
+                    **look(index, len(policies)),
                     markerfacecolor="none",
                 )
         axes.axhline(
@@ -213,20 +136,8 @@ def draw_pareto(outcomes: Sequence[Outcome]) -> Figure:
     for axes in panels.flat:
         looks.update((label, handle) for handle, label in zip(*axes.get_legend_handles_labels()))
     names = [name for name in [*policies, "lower bound of time"] if name in looks]
-    _outside_legend(figure, [looks[name] for name in names], names, 1 if columns == 1 else 3)
+    outside_legend(figure, [looks[name] for name in names], names, 1 if columns == 1 else 3)
     return figure
-
-
-def _outside_legend(figure: Figure, handles: Any, names: Sequence[str], columns: int) -> None:
-    """A legend below all panels, with room made for it."""
-    lines = -(-len(names) // columns)
-    inches = 0.15 * lines + 0.1
-    width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + inches)
-    figure.get_layout_engine().set(
-        rect=(0, inches / (height + inches), 1, height / (height + inches))
-    )
-    figure.legend(handles, names, loc="lower center", ncol=columns, handlelength=2.6)
 
 
 def draw_fidelity(cells: Sequence[Cell]) -> Figure:
@@ -234,18 +145,18 @@ def draw_fidelity(cells: Sequence[Cell]) -> Figure:
     done = [cell for cell in cells if not cell.error]
     if not done:
         raise BadInput("no cell was measured: nothing to draw")
-    policies = _unique([cell.policy for cell in done])
+    policies = unique([cell.policy for cell in done])
     figure = Figure(figsize=(PAGE, 2.6))
     left, right = figure.subplots(1, 2)
     for index, policy in enumerate(policies):
         mine = [cell for cell in done if cell.policy == policy]
-        look = {**_look(index, len(policies)), "linestyle": "none", "markersize": 4}
+        line = {**look(index, len(policies)), "linestyle": "none", "markersize": 4}
         left.plot(
             [c.measured_step_ns / 1e6 for c in mine],
             [c.step_ns / 1e6 for c in mine],
             label=policy,
             markerfacecolor="none",
-            **look,
+            **line,
         )
     times = [time / 1e6 for cell in done for time in (cell.step_ns, cell.measured_step_ns)]
     ends = [min(times) * 0.8, max(times) * 1.25]
@@ -286,7 +197,7 @@ def draw_fidelity(cells: Sequence[Cell]) -> Figure:
     )
     right.axvspan(0, LARGE_ERROR, color="0.9", zorder=0, linewidth=0)
     handles, names = left.get_legend_handles_labels()
-    _outside_legend(figure, handles, names, 3)
+    outside_legend(figure, handles, names, 3)
     return figure
 
 
@@ -320,8 +231,8 @@ def draw_timeline(timeline: Timeline) -> Figure:
     axes.set_ylim(0.5 - len(lanes), 0.5)
     axes.set_title(f"{timeline.trace}, {timeline.policy}")
     axes.grid(False)
-    roles = _unique([role for _, row in timeline.resident for role in row])
-    _areas(
+    roles = unique([role for _, row in timeline.resident for role in row])
+    areas(
         below,
         [time / 1e3 for time, _ in timeline.resident],
         {role: [row.get(role, 0) for _, row in timeline.resident] for role in roles},
@@ -345,7 +256,7 @@ def draw_loss(outcomes: Sequence[Outcome]) -> Figure:
     axes = figure.subplots()
     names = []
     for index, outcome in enumerate(replays):
-        look = _look(index, len(replays))
+        line = look(index, len(replays))
         losses = outcome.losses or []
         steps = range(1, len(losses) + 1)
         if outcome.reference_losses:
@@ -354,33 +265,16 @@ def draw_loss(outcomes: Sequence[Outcome]) -> Figure:
         if outcome.test_images:
             label += f": {100 * (outcome.test_accuracy or 0):.1f} % of the test"
         names.append(label)
-        look |= {"linewidth": 0.7, "markersize": 3}
-        axes.plot(steps, losses, **look, markevery=max(1, len(losses) // 15))
+        line |= {"linewidth": 0.7, "markersize": 3}
+        axes.plot(steps, losses, **line, markevery=max(1, len(losses) // 15))
     if any(outcome.reference_losses for outcome in replays):
         names.append("everything kept (reference)")
     axes.set(xlabel="training step", ylabel="loss", yscale="log")
-    axes.set_title(", ".join(_unique([outcome.trace for outcome in replays])))
+    axes.set_title(", ".join(unique([outcome.trace for outcome in replays])))
     handles = [line for line in axes.lines if line.get_color() != "0.6"]
     handles += [line for line in axes.lines if line.get_color() == "0.6"][:1]
-    _outside_legend(figure, handles, names, 1)
+    outside_legend(figure, handles, names, 1)
     return figure
-
-
-def save(figure: Figure, path: str) -> None:
-    """Writes to another name and renames; the same input gives the same bytes."""
-    kind = os.path.splitext(path)[1][1:].lower()
-    metadata: dict[str, dict[str, Any]] = {
-        "pdf": {"CreationDate": None, "Creator": "superneurons", "Producer": None},
-        "png": {"Software": None},
-        "svg": {"Date": None, "Creator": "superneurons"},
-    }
-    if kind not in metadata:
-        raise BadInput(f"'{path}' is no figure's name (would end in .pdf, .png or .svg)")
-    try:
-        with matplotlib.rc_context(STYLE), replacing(path) as temporary:
-            figure.savefig(temporary, format=kind, metadata=metadata[kind])
-    except OSError as error:
-        raise BadInput(f"cannot be written ({error.strerror})", path) from None
 
 
 def _one(files: Sequence[str]) -> str:
@@ -397,15 +291,13 @@ KINDS: dict[str, Callable[[list[str]], Figure]] = {
     ),
     "loss": lambda files: draw_loss([o for file in files for o in read_results(file).outcomes]),
     "timeline": lambda files: draw_timeline(read_timeline(_one(files))),
-    "crossover": lambda files: draw_crossover(
-        read_crossover(_one(files)), _look, _outside_legend, Figure
-    ),
+    "crossover": lambda files: draw_crossover(read_crossover(_one(files))),
 }
 
 
 def draw(kind: str, files: list[str]) -> Figure:
     """A figure of a kind in `KINDS` from result files, in the style of this module."""
-    with matplotlib.rc_context(STYLE):
+    with in_style():
         return KINDS[kind](files)
 
 

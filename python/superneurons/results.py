@@ -9,7 +9,7 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,9 +24,13 @@ from superneurons.files import (
 )
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Outcome:
-    """One plan, predicted; of a replay also measured. Sizes in bytes, times in nanoseconds."""
+    """One plan, predicted; of a replay also measured. Sizes in bytes, times in nanoseconds.
+
+    The fields are those of the file, in the order in which the program writes them; one that may be
+    None may lack.
+    """
 
     policy: str  # with its options
     trace: str
@@ -35,21 +39,22 @@ class Outcome:
     budget_bytes: int  # device memory that the plan was made for
     live_peak_bytes: int  # most bytes resident at one time
     placed_peak_bytes: int  # arena that it takes, holes included
+    scope_peak_bytes: dict[str, int]  # by role, each on its own
     host_bytes: int  # pinned pool
     step_ns: int  # training step, predicted
     bound_ns: int  # no plan is faster
     compute_ns: int  # step_ns = compute_ns + sum of stall_ns
     offload_bytes: int
     prefetch_bytes: int
+    cache: dict[str, int] | None = None  # hits, misses, evictions, clean_evictions
     recompute_runs: int
     recompute_ns: int
-    scope_peak_bytes: dict[str, int] = field(default_factory=dict)  # by role, each on its own
-    stall_ns: dict[str, int] = field(default_factory=dict)  # by cause
-    cache: dict[str, int] | None = None  # hits, misses, evictions, clean_evictions
+    stall_ns: dict[str, int]  # by cause
     slower_choices: int | None = None  # ops not at their fastest choice; None: none
     slower_choices_ns: int | None = None  # what that costs of compute_ns
     workspaces: list[dict[str, Any]] | None = None  # simulate --workspaces: a row per op
-    measured_step_ns: int | None = None  # this and all below: replay only
+    # Replay only, but for the last.
+    measured_step_ns: int | None = None
     used_peak_bytes: int | None = None  # what measured_peak_bytes should be
     measured_peak_bytes: int | None = None
     outside_bytes: int | None = None  # device memory outside the arena
@@ -64,65 +69,35 @@ class Outcome:
     scaled_from: str | None = None  # device that the ops were measured on, their times scaled
 
 
-# As the program writes them.
-_ORDER = (
-    "policy",
-    "trace",
-    "trace_hash",
-    "allocator",
-    "budget_bytes",
-    "live_peak_bytes",
-    "placed_peak_bytes",
-    "scope_peak_bytes",
-    "host_bytes",
-    "step_ns",
-    "bound_ns",
-    "compute_ns",
-    "offload_bytes",
-    "prefetch_bytes",
-    "cache",
-    "recompute_runs",
-    "recompute_ns",
-    "stall_ns",
-    "slower_choices",
-    "slower_choices_ns",
-    "workspaces",
-    "measured_step_ns",
-    "used_peak_bytes",
-    "measured_peak_bytes",
-    "outside_bytes",
-    "equal",
-    "time_refused",
-    "losses",
-    "reference_losses",
-    "data",
-    "test_images",
-    "test_correct",
-    "test_accuracy",
-    "scaled_from",
-)
-_TEXTS = {"policy", "trace", "trace_hash", "allocator", "time_refused", "data", "scaled_from"}
-_CURVES = {"losses", "reference_losses"}
-_MAPS = {"scope_peak_bytes", "cache", "stall_ns"}
-_OPTIONAL = {  # replay only; cache: not in files of before; scaled_from: of other devices
-    "cache",
-    "slower_choices",
-    "slower_choices_ns",
-    "workspaces",
-    "measured_step_ns",
-    "used_peak_bytes",
-    "measured_peak_bytes",
-    "outside_bytes",
-    "equal",
-    "time_refused",
-    "losses",
-    "reference_losses",
-    "data",
-    "test_images",
-    "test_correct",
-    "test_accuracy",
-    "scaled_from",
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# What is right for a field of that type, and whether a value is.
+_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "str": ("a text", lambda value: isinstance(value, str)),
+    "int": ("a whole number", _is_whole),
+    "float": ("a number", _is_number),
+    "bool": ("true or false", lambda value: isinstance(value, bool)),
+    "dict[str, int]": (
+        "an object of whole numbers",
+        lambda value: isinstance(value, dict) and all(map(_is_whole, value.values())),
+    ),
+    "list[float | None]": (
+        "an array of numbers",
+        lambda value: isinstance(value, list)
+        and all(each is None or _is_number(each) for each in value),
+    ),
+    "list[dict[str, Any]]": (
+        "an array of objects",
+        lambda value: isinstance(value, list) and all(isinstance(each, dict) for each in value),
+    ),
 }
+_FIELDS = dataclasses.fields(Outcome)  # their types are texts
 _REFUSAL = ("error", "floor_bytes", "short_bytes", "op")
 
 
@@ -140,44 +115,21 @@ class Results:
     refusal: dict[str, Any] = field(default_factory=dict)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _outcome(row: Any, what: str) -> Outcome:
     if not isinstance(row, dict):
         raise BadInput(f"{what} is no object")
     values = {}
-    for key in _ORDER:
-        if key not in row:
-            if key in _OPTIONAL:
+    for each in _FIELDS:
+        may_lack = each.type.endswith(" | None")
+        if each.name not in row:
+            if may_lack:
                 continue
-            raise BadInput(f'{what} lacks "{key}"')
-        value = row[key]
-        if key in _TEXTS:
-            good, right = isinstance(value, str), "a text"
-        elif key in _MAPS:
-            good = isinstance(value, dict) and all(map(_is_whole, value.values()))
-            right = "an object of whole numbers"
-        elif key in _CURVES:
-            good = isinstance(value, list) and all(x is None or _is_number(x) for x in value)
-            right = "an array of numbers"
-        elif key == "test_accuracy":
-            good, right = _is_number(value), "a number"
-        elif key == "workspaces":
-            good = isinstance(value, list) and all(isinstance(x, dict) for x in value)
-            right = "an array of objects"
-        elif key == "equal":
-            good, right = isinstance(value, bool), "true or false"
-        else:
-            good, right = _is_whole(value), "a whole number"
-        if not good:
-            raise BadInput(f'"{key}" of {what} is {json.dumps(value)[:60]} (would be {right})')
-        values[key] = value
+            raise BadInput(f'{what} lacks "{each.name}"')
+        right, is_right = _TYPES[each.type.removesuffix(" | None")]
+        value = row[each.name]
+        if not is_right(value):
+            raise BadInput(f'"{each.name}" of {what} is {json.dumps(value)[:60]} (would be {right})')
+        values[each.name] = value
     return Outcome(**values)
 
 
@@ -205,7 +157,7 @@ def format_results(results: Results) -> str:
     rows = []
     for outcome in results.outcomes:
         values = dataclasses.asdict(outcome)
-        rows.append({key: values[key] for key in _ORDER if values[key] is not None})
+        rows.append({key: value for key, value in values.items() if value is not None})
     value: dict[str, Any] = {
         "format": "superneurons-result",
         "version": FORMAT_VERSION,
