@@ -1,61 +1,61 @@
 // Fidelity: records networks, calibrates and replays in one process, and writes predicted beside
-// measured for every policy and budget. Resumable: cells already in the result file are skipped.
+// measured for every policy and budget. Plans that are the same, byte by byte, are replayed once.
+// Resumable: cells already in the result file are skipped.
 //
-//     superneurons_fidelity --out results [--networks alexnet:128,resnet50:64] [--part 1/2] [--on
-//     cuda]
+//     superneurons_fidelity --out results [--networks alexnet:128,resnet50:64] [--part 1/2]
+//     [--limit-s 500] [--on cuda]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 
+#include "bench/by_kind.h"
+#include "bench/fidelity_cells.h"
 #include "bench/lab.h"
 #include "ir/files.h"
-#include "ir/trace_io.h"
-#include "memory/allocator.h"
-#include "memory/placement.h"
 #include "policies/policy.h"
 #include "replay/reference.h"
-#include "replay/replay.h"
-#include "simulator/model_backend.h"
-#include "simulator/outcome.h"
 
 namespace superneurons {
 namespace {
 
+/// Recording a network, at most.
+constexpr double kRecordSeconds = 120;
+
 struct Options {
-  std::string out;
+  Lab lab;
   std::vector<std::string> networks{"alexnet:128", "vgg16:64", "resnet50:64", "resnet152:32"};
   std::vector<std::string> policies;
   std::vector<std::string> budgets{"100", "80", "60", "floor"};
   std::string part = "1/1";
-  std::string on = "cuda";
   int steps = 10;
   int warmup = 3;
+  int choice_steps = 0;
   bool stress = false;
   bool spans = false;
+  bool by_kind = false;
+
+  /// One more than is counted where every command of the last is timed.
+  int training_steps() const { return steps + (spans || by_kind ? 1 : 0); }
 };
 
-/// One network ready to be replayed.
-struct Subject {
-  Trace trace;
-  std::string hash;
-  Bytes liveness_peak{};
-  std::map<std::string, Checksums> references;  // by the choices taken
+/// What a reference ended with, for all plans that take the same choices.
+struct Expected {
+  Checksums checksums;
+  std::vector<float> losses;
 };
 
-Result<Bytes> liveness_peak(const Trace& trace, const DeviceProfile& profile) {
-  const auto plan = make_plan(trace, profile,
-                              {.policy = "liveness", .budget = {Bytes{std::int64_t{1} << 60}, {}}},
-                              predictor(trace, profile));
-  if (!plan) return plan.error();
-  return smallest_arena(trace, *plan);
-}
+/// What one process knows of one network.
+struct Bench {
+  const Subject& subject;
+  const DeviceProfile& profile;
+  const Options& options;
+  std::map<std::string, Expected> references;  // by the choices taken
+  std::map<std::string, Row> measured;         // by plan_hash
+};
 
 std::string choices_key(const Plan& plan) {
   std::map<std::uint32_t, std::uint32_t> choice_of;
@@ -66,106 +66,109 @@ std::string choices_key(const Plan& plan) {
   return key;
 }
 
-Result<const Checksums*> reference(Subject& subject, const Plan& plan, const ReplayOptions& how) {
+Result<const Expected*> reference(Bench& bench, const Plan& plan, const ReplayOptions& how) {
   const std::string key = choices_key(plan);
-  if (const auto found = subject.references.find(key); found != subject.references.end())
+  if (const auto found = bench.references.find(key); found != bench.references.end())
     return &found->second;
   ReplayOptions plain = how;
-  plain.stress = false;
-  const auto run = run_reference(subject.trace, plan, plain);
+  plain.stress = plain.keep_spans = false;
+  auto run = run_reference(bench.subject.trace, plan, plain);
   if (!run) return run.error();
-  return &(subject.references[key] = run->run.checksums);
+  Expected expected{std::move(run->run.checksums), std::move(run->run.losses)};
+  return &(bench.references[key] = std::move(expected));
+}
+
+Status add_equality(Bench& bench, const Plan& plan, const Run& run, const ReplayOptions& how,
+                    Row& row) {
+  const auto expected = reference(bench, plan, how);
+  if (!expected && expected.error().code != ErrorCode::does_not_fit) return expected.error();
+  if (!expected || run.checksums.values.empty()) {  // says nothing of equality: it does not hold
+    row["difference"] = expected ? "nothing to compare" : expected.error().message;
+    return Ok{};
+  }
+  row["difference"] = difference(bench.subject.trace, (*expected)->checksums, run.checksums);
+  row["equal"] = row["difference"] == "" && (*expected)->losses == run.losses;
+  return Ok{};
 }
 
 /// Every command's predicted and measured start and end, to find what a prediction misses.
-Status write_spans(const Subject& subject, const DeviceProfile& profile, const Options& options,
-                   const Plan& plan, const std::string& budget, const ReplayOptions& how) {
-  const Trace& trace = subject.trace;
-  const auto predicted = simulate(trace, plan, profile, {.keep_spans = true});
-  if (!predicted) return predicted.error();
-  const auto placement = place(trace, plan, plan.budget.device);
-  if (!placement) return placement.error();
-  const Program program = build_program(trace, plan, *placement);
-  ReplayOptions timed = how;
-  timed.keep_spans = true;
-  const auto run = run_plan(trace, plan, timed);
-  if (!run) return run.error();
-  std::map<std::uint32_t, Span> measured;
-  for (const Span& span : run->measured.spans) measured[span.command] = span;
-  std::string text =
-      "stream,name,bytes,predicted_start,predicted_end,measured_start,measured_end\n";
-  for (const Span& span : predicted->spans) {
-    const Command& command = program.commands[span.command];
-    const bool op = command.kind == CommandKind::run;
-    const Span& real = measured[span.command];
-    text += fmt::format("{},{},{},{},{},{},{}\n",
-                        kStreamNames[static_cast<std::size_t>(command.stream)],
-                        op ? trace.ops[command.subject].name : trace.tensors[command.subject].name,
-                        op ? 0 : trace.tensors[command.subject].bytes.count, span.start.count,
-                        span.end.count, real.start.count, real.end.count);
-  }
-  std::string policy = plan.policy;
-  std::replace(policy.begin(), policy.end(), ':', '_');
-  return write_file(fmt::format("{}/spans-{}-{}-{}.csv", options.out, trace.name, policy, budget),
-                    text);
-}
-
-Result<Plan> plan_of(const Subject& subject, const DeviceProfile& profile, const Row& row) {
-  PlanRequest request{
-      .policy = row["policy"],
-      .budget = {Bytes{row["budget_bytes"].get<std::int64_t>()}, profile.host_memory}};
-  const Predict predict = predictor(subject.trace, profile);
-  auto plan = make_plan(subject.trace, profile, request, predict);
-  if (plan || row["budget"] != "floor" || !plan.error().shortage) return plan;
-  request.budget.device = plan.error().shortage->smallest_budget;
-  if (request.budget.device.count == 0) return plan;
-  return make_plan(subject.trace, profile, request, predict);
+Status write_spans(const Bench& bench, const Evaluation& predicted, const Run& run,
+                   const Row& row) {
+  std::string policy = row["policy"];
+  for (char& c : policy)
+    if (c == ':' || c == '/') c = '_';
+  return write_file(fmt::format("{}/spans-{}-{}-{}.csv", bench.options.lab.out,
+                                bench.subject.trace.name, policy, row["budget"].get<std::string>()),
+                    spans_csv(bench.subject.trace, predicted, run.measured));
 }
 
 /// Fills the row with predicted, measured and equality.
-Status run_cell(Subject& subject, const DeviceProfile& profile, const Options& options, Row& row) {
-  const Trace& trace = subject.trace;
-  auto plan = plan_of(subject, profile, row);
-  if (!plan) return plan.error();
-  row["budget_bytes"] = plan->budget.device.count;  // of a floor: what it came to
-  const auto outcome = evaluate(trace, *plan, profile);
-  if (!outcome) return outcome.error();
-  plan->budget.device = outcome->placed_peak_bytes;
-  const ReplayOptions how{.on_cuda = options.on == "cuda",
-                          .training_steps = options.steps,
-                          .warmup_steps = options.warmup,
-                          .stress = options.stress};
+Status replay_cell(Bench& bench, const FidelityCell& cell, Row& row) {
+  const Options& options = bench.options;
+  const Trace& trace = bench.subject.trace;
   const auto begin = std::chrono::steady_clock::now();
-  const auto run = run_plan(trace, *plan, how);
+  Plan plan = *cell.plan;
+  const bool timed = options.spans || options.by_kind;
+  const auto predicted = evaluate_in_full(trace, plan, bench.profile, {.keep_spans = timed});
+  if (!predicted) return predicted.error();
+  plan.budget.device = predicted->outcome.placed_peak_bytes;
+  const ReplayOptions how{.on_cuda = options.lab.on_cuda(),
+                          .training_steps = options.training_steps(),
+                          .warmup_steps = options.warmup,
+                          .stress = options.stress,
+                          .keep_spans = timed};
+  const auto run = run_plan(trace, plan, how);
   if (!run) return run.error();
-  add_measurement(row, run->measured, outcome->step_ns, options.warmup);
-  add_prediction(row, *outcome);
-  const auto expected = reference(subject, *plan, how);
-  if (expected && !run->checksums.values.empty()) {
-    row["difference"] = difference(trace, **expected, run->checksums);
-    row["equal"] = row["difference"] == "";
-  } else if (!expected && expected.error().code != ErrorCode::does_not_fit) {
-    return expected.error();
-  } else {  // the row says nothing of equality, so it does not hold
-    row["difference"] = expected ? "nothing to compare" : expected.error().message;
-  }
+  const auto counted = std::span(run->measured.steps)
+                           .subspan(static_cast<std::size_t>(options.warmup),
+                                    static_cast<std::size_t>(options.steps - options.warmup));
+  add_measurement(row, run->measured, counted, predicted->outcome.step_ns);
+  add_prediction(row, predicted->outcome);
+  if (options.by_kind) add_by_kind(row, trace, bench.profile, *predicted, run->measured);
+  if (Status status = add_equality(bench, plan, *run, how, row); !status) return status;
   if (options.spans)
-    if (Status status = write_spans(subject, profile, options, *plan, row["budget"], how); !status)
-      return status;
-  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin;
-  row["wall_s"] = std::round(wall.count() * 10) / 10;
+    if (Status status = write_spans(bench, *predicted, *run, row); !status) return status;
+  row["wall_s"] = seconds_since(begin);
   return Ok{};
 }
 
 std::string key_of(const Row& row) {
-  return fmt::format("{} {} {}", row["trace_hash"].get<std::string>(),
-                     row["policy"].get<std::string>(), row["budget"].get<std::string>());
+  return fmt::format("{} {} {}", row.value("trace_hash", ""), row.value("policy", ""),
+                     row.value("budget", ""));
 }
 
 /// Whether the cell holds: equal results and the predicted arena, or an honest "does not fit".
 bool holds(const Row& row) {
-  if (row.contains("error")) return row["answer"] == "does_not_fit";
+  if (row.contains("error")) return row.value("answer", "") == "does_not_fit";
   return row.value("equal", false) && row["measured_peak_bytes"] == row["used_peak_bytes"];
+}
+
+std::string_view answer_to(const Error& error) {
+  return error.code == ErrorCode::does_not_fit ? "does_not_fit" : "failed";
+}
+
+/// What was measured of the same plan, under this cell's name.
+void take_over(Row& row, const Row& same) {
+  row["same_as"] = fmt::format("{} {}", same.value("policy", ""), same.value("budget", ""));
+  for (const auto& [key, value] : same.items())
+    if (!row.contains(key)) row[key] = value;
+  row["wall_s"] = 0.0;
+}
+
+void run_cell(Bench& bench, const FidelityCell& cell, Row& row) {
+  Status status = cell.plan ? Status(Ok{}) : Status(*cell.why);
+  if (cell.plan) {
+    row["plan_hash"] = cell.plan_hash;
+    if (const auto same = bench.measured.find(cell.plan_hash); same != bench.measured.end())
+      return take_over(row, same->second);
+    status = replay_cell(bench, cell, row);
+  }
+  if (status) {
+    bench.measured[cell.plan_hash] = row;
+    return;
+  }
+  row["error"] = status.error().message;
+  row["answer"] = answer_to(status.error());
 }
 
 std::vector<std::string> policy_names(const Options& options) {
@@ -176,73 +179,126 @@ std::vector<std::string> policy_names(const Options& options) {
   return names;
 }
 
-Status run_subject(Subject& subject, const DeviceProfile& profile, const Options& options,
-                   std::size_t& cell, std::size_t part, std::size_t parts, int& broken) {
-  const std::string file = options.out + "/fidelity.jsonl";
+/// The names whose turn it is in this part of the work.
+std::vector<std::string> share_of(const std::vector<std::string>& names, const Part& part,
+                                  std::size_t first) {
+  std::vector<std::string> share;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (part.has(first + i)) share.push_back(names[i]);
+  return share;
+}
+
+double estimate(const std::vector<FidelityCell>& cells, const std::set<std::string>& known,
+                std::size_t from) {
+  std::set<std::string> hashes = known;
+  double seconds = 0;
+  for (std::size_t i = from; i < cells.size(); ++i)
+    if (cells[i].plan && hashes.insert(cells[i].plan_hash).second) seconds += cells[i].estimate_s;
+  return seconds;
+}
+
+/// What a process does, over all networks.
+struct Progress {
+  int broken = 0;
+  bool stopped = false;
+};
+
+Status run_subject(Bench& bench, std::vector<FidelityCell> cells, Progress& progress) {
+  const std::string file = bench.options.lab.out + "/fidelity.jsonl";
+  const Subject& subject = bench.subject;
   const auto done = finished_rows(file, key_of);
-  const bool broken_off = !ends_with_newline(file);
-  std::ofstream out(file, std::ios::app);
-  if (broken_off) out << '\n';
-  for (const std::string& policy : policy_names(options)) {
-    for (const std::string& budget : options.budgets) {
-      if (cell++ % parts != part) continue;
-      Bytes bytes = kAllocationUnit;
-      if (budget == "max") bytes = profile.device_memory;
-      else if (budget != "floor") bytes = {subject.liveness_peak.count * std::stoll(budget) / 100};
-      Row row{{"trace", subject.trace.name},
-              {"trace_hash", subject.hash},
-              {"policy", policy},
-              {"budget", budget},
-              {"budget_bytes", bytes.count}};
-      if (done.count(key_of(row))) continue;
-      if (const Status status = run_cell(subject, profile, options, row); !status) {
-        row["error"] = status.error().message;
-        row["answer"] = status.error().code == ErrorCode::does_not_fit ? "does_not_fit" : "failed";
-      }
-      broken += !holds(row);
-      out << row.dump() << std::endl;
-      say(row.dump());
+  std::set<std::string> known;
+  for (const auto& [key, row] : done)
+    if (row.value("trace_hash", "") == subject.hash && row.contains("plan_hash") && holds(row)) {
+      bench.measured.emplace(row["plan_hash"].get<std::string>(), row);
+      known.insert(row["plan_hash"].get<std::string>());
     }
+  const auto row_of = [&](const FidelityCell& cell) {
+    return Row{{"trace", subject.trace.name},
+               {"trace_hash", subject.hash},
+               {"policy", cell.policy},
+               {"budget", cell.budget},
+               {"budget_bytes", cell.bytes.count}};
+  };
+  std::erase_if(cells, [&](const FidelityCell& cell) { return done.count(key_of(row_of(cell))); });
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const double left = estimate(cells, known, i);
+    if (cells[i].plan && known.count(cells[i].plan_hash) == 0 &&
+        !bench.options.lab.time_for(2 * cells[i].estimate_s)) {
+      progress.stopped = true;
+      return Ok{};
+    }
+    say(fmt::format("{:.0f} s: {} {} {}, cell {} of {}, about {:.0f} s and references left",
+                    bench.options.lab.elapsed_s(), subject.trace.name, cells[i].policy,
+                    cells[i].budget, i + 1, cells.size(), left));
+    Row row = row_of(cells[i]);
+    run_cell(bench, cells[i], row);
+    if (cells[i].plan) known.insert(cells[i].plan_hash);
+    progress.broken += !holds(row);
+    if (Status status = append_row(file, row); !status) return status;
   }
   return Ok{};
 }
 
-Result<Trace> trace_of(const Lab& lab, const std::string& spec) {
+Result<Recording> recording_of(const std::string& spec, const Options& options) {
   const auto colon = spec.rfind(':');
-  if (colon == std::string::npos || std::atoll(spec.c_str() + colon + 1) < 1)
-    return Error{.code = ErrorCode::bad_usage, .message = spec + " is not of the form NAME:BATCH"};
-  return recorded_trace(lab, spec.substr(0, colon), std::atoll(spec.c_str() + colon + 1));
+  Recording recording{.choice_steps = options.choice_steps};
+  if (colon != std::string::npos) {
+    recording.network = spec.substr(0, colon);
+    recording.batch = std::atoll(spec.c_str() + colon + 1);
+  }
+  if (recording.batch > 0) return recording;
+  return Error{.code = ErrorCode::bad_usage,
+               .message = fmt::format("--networks {} is not of the form NAME:BATCH", spec)};
+}
+
+Status run_network(const Recording& recording, const std::vector<std::string>& policies,
+                   const DeviceProfile& profile, const Options& options, Progress& progress) {
+  if (policies.empty()) return Ok{};
+  if (!options.lab.time_for(kRecordSeconds)) {
+    progress.stopped = true;
+    return Ok{};
+  }
+  auto trace = recorded_trace(options.lab, profile, recording);
+  if (!trace) return trace.error();
+  const auto subject = subject_of(*std::move(trace), profile);
+  if (!subject) return subject.error();
+  say(fmt::format("{:.0f} s: planning {}", options.lab.elapsed_s(), subject->trace.name));
+  std::vector<FidelityCell> cells =
+      plan_cells(*subject, profile, policies, options.budgets, options.training_steps());
+  Bench bench{*subject, profile, options, {}, {}};
+  return run_subject(bench, std::move(cells), progress);
 }
 
 Status run_all(const Options& options) {
-  std::filesystem::create_directories(options.out);
-  const Lab lab{options.out, options.on, "superneurons_fidelity"};
-  const auto profile = profile_of(lab);
-  if (!profile) return profile.error();
-  std::size_t part = 1, parts = 1, cell = 0;
-  int broken = 0;
-  if (std::sscanf(options.part.c_str(), "%zu/%zu", &part, &parts) != 2 || part < 1 || part > parts)
-    return Error{.code = ErrorCode::bad_usage, .message = "--part is not of the form 1/2"};
-  if (options.steps <= options.warmup || (options.on != "cuda" && options.on != "host"))
-    return Error{.code = ErrorCode::bad_usage,
-                 .message = "--steps must exceed --warmup, and --on is cuda or host"};
+  std::error_code failed;
+  std::filesystem::create_directories(options.lab.out, failed);
+  if (Status good = check_lab(options.lab); !good) return good;
+  if (options.warmup < 0 || options.steps <= options.warmup)
+    return Error{.code = ErrorCode::bad_usage, .message = "--steps must exceed --warmup"};
+  if (Status good = check_budgets(options.budgets); !good) return good;
+  const auto part = parse_part(options.part);
+  if (!part) return part.error();
+  std::vector<Recording> recordings;
   for (const std::string& spec : options.networks) {
-    auto trace = trace_of(lab, spec);
-    if (!trace) return trace.error();
-    Subject subject{.trace = std::move(*trace)};
-    subject.hash = trace_hash(subject.trace);
-    const auto peak = liveness_peak(subject.trace, *profile);
-    if (!peak) return peak.error();
-    subject.liveness_peak = *peak;
-    if (Status status = run_subject(subject, *profile, options, cell, part - 1, parts, broken);
+    auto recording = recording_of(spec, options);
+    if (!recording) return recording.error();
+    recordings.push_back(*std::move(recording));
+  }
+  const auto profile = profile_of(options.lab);
+  if (!profile) return profile.error();
+  const std::vector<std::string> names = policy_names(options);
+  Progress progress;
+  for (std::size_t i = 0; i < recordings.size() && !progress.stopped; ++i)
+    if (Status status =
+            run_network(recordings[i], share_of(names, *part, i), *profile, options, progress);
         !status)
       return status;
-  }
-  if (broken > 0)
-    return Error{
-        .code = ErrorCode::not_equal,
-        .message = fmt::format("{} cells are not equal, missed their arena or failed", broken)};
-  return Ok{};
+  if (progress.stopped) say("stopped in time: run again to go on");
+  if (progress.broken == 0) return Ok{};
+  return Error{.code = ErrorCode::not_equal,
+               .message = fmt::format("{} cells are not equal, missed their arena or failed",
+                                      progress.broken)};
 }
 
 }  // namespace
@@ -250,17 +306,23 @@ Status run_all(const Options& options) {
 
 int main(int argc, char** argv) {
   superneurons::Options options;
+  options.lab.program = "superneurons_fidelity";
   CLI::App app{"predicted beside measured, for every network, policy and budget"};
-  app.add_option("--out", options.out, "folder of results")->required();
+  app.add_option("--out", options.lab.out, "folder of results")->required();
   app.add_option("--networks", options.networks, "NAME:BATCH,...")->delimiter(',');
   app.add_option("--policies", options.policies, "default: all")->delimiter(',');
   app.add_option("--budgets", options.budgets, "percent of the liveness peak, floor or max")
       ->delimiter(',');
-  app.add_option("--part", options.part, "k/n: every n-th cell");
-  app.add_option("--on", options.on, "cuda or host");
+  app.add_option("--part", options.part, "k/n: every n-th policy of each network");
+  app.add_option("--limit-s", options.lab.limit_s, "stop cleanly before that many seconds");
+  app.add_option("--on", options.lab.on, "cuda or host");
   app.add_option("--steps", options.steps, "training steps per cell");
   app.add_option("--warmup", options.warmup, "of which are not counted");
-  app.add_flag("--spans", options.spans, "also time every command (spans-*.csv)");
+  app.add_option("--choice-steps", options.choice_steps,
+                 "training steps per round of choices (default: 7)");
+  app.add_flag("--by-kind", options.by_kind,
+               "time every command in one more training step, and sum up by kind of op");
+  app.add_flag("--spans", options.spans, "the same, every command to spans-*.csv");
   app.add_flag("--stress", options.stress, "random delays and poisoned ranges");
   CLI11_PARSE(app, argc, argv);
   const superneurons::Status status = superneurons::run_all(options);

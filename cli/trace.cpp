@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/network_options.h"
+#include "cli/record_fallbacks.h"
 #include "cli/session.h"
 #include "cli/trace_program.h"
 #include "ir/files.h"
@@ -25,22 +26,6 @@ struct TraceOptions {
   std::uint64_t seed = 1;
   std::string budget;
 };
-
-/// What to record under where keep_all does not fit: reruns leave the times of first runs alone,
-/// copies do not, so they come last.
-std::vector<RecordFallback> fallbacks(const DeviceProfile& profile, const Session& session) {
-  std::vector<RecordFallback> all;
-  for (const char* policy : {"liveness", "liveness_recompute", "recompute_offload"})
-    all.push_back(
-        {policy, [policy, &profile, &session](const Trace& trace, Bytes memory) {
-           Trace costed = trace;  // nothing is measured yet, and policies weigh costs
-           estimate_durations(costed, profile);
-           const PlanRequest request = {
-               .policy = policy, .budget = {memory, profile.host_memory}, .stop = &session.stop};
-           return make_plan(costed, profile, request, predictor(costed, profile, &session.stop));
-         }});
-  return all;
-}
 
 /// 0 where nothing is said.
 Result<Bytes> memory_of(const std::string& budget) {
@@ -82,7 +67,7 @@ Status trace(const TraceOptions& options, Session& session) {
               .untraced_steps = *on_cuda ? 20 : 5,
               .choices = !options.no_choices,
               .device_memory = *memory,
-              .fallbacks = fallbacks(*profile, session),
+              .fallbacks = record_fallbacks(*profile, &session.stop),
               .seed = options.seed,
               .origin = fmt::format("{} ({}, {})", session.made_by, where, session.today),
               .progress = [&session](const std::string& line) { session.console.progress(line); },

@@ -175,6 +175,7 @@ Result<Run> run_unchecked_plan(const Trace& trace, const Plan& plan, const Repla
   how.guard = options.guards ? kGuard : Bytes{};
   how.stress = options.stress;
   how.keep_spans = options.keep_spans;
+  how.spans_from = options.training_steps - 1;
   how.seed = options.seed;
   how.stop = options.stop;
   how.progress = options.progress;

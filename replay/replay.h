@@ -27,7 +27,7 @@ struct ReplayOptions {
   std::uint64_t seed = 1;
   bool stress = false;
   bool guards = false;
-  bool keep_spans = false;
+  bool keep_spans = false;  // times every command of the last training step, which may slow that
   const InputSource* inputs = nullptr;  // none: the inputs keep their first content
   bool keep_values = false;             // fills Run::values
   const std::atomic<bool>* stop = nullptr;

@@ -25,6 +25,7 @@ struct ReplayBackendOptions {
   Bytes guard{};            // guard bytes around each device range, as given to place()
   bool stress = false;      // random delays on all streams (from the seed)
   bool keep_spans = false;  // time every command
+  int spans_from = 0;       // of this training step and later ones
   std::uint64_t seed = 1;
   const std::atomic<bool>* stop = nullptr;  // once set, commands that have not begun are skipped
   ReplayProgress* progress = nullptr;

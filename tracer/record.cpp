@@ -128,7 +128,8 @@ Nanoseconds median_or_zero(const std::vector<Nanoseconds>& spans) {
 int round_steps(const Trace& trace, const RecordOptions& options) {
   constexpr std::size_t kMostOps = 60'000;  // per round
   const auto most = static_cast<int>(kMostOps / std::max<std::size_t>(trace.ops.size(), 1));
-  return std::min(options.traced_steps, std::max(most, 2));
+  const int wanted = options.choice_steps > 0 ? options.choice_steps : options.traced_steps;
+  return std::min(wanted, std::max(most, 2));
 }
 
 /// Runs whole training steps in which the ops take this choice and that, so that each is timed

@@ -25,6 +25,7 @@ struct RecordOptions {
   bool on_cuda = false;
   int warmup_steps = 3;
   int traced_steps = 7;
+  int choice_steps = 0;             // measured per round of choices; 0: as traced_steps
   int untraced_steps = 20;          // for the true training-step time
   bool choices = true;              // measure every workspace choice, inside whole training steps
   Bytes workspace_limit{4096_MiB};  // choices that want more are left out

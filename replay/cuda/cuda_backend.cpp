@@ -53,8 +53,11 @@ class CudaBackend final : public ReplayBackend {
     return streams_[options_.guard.count > 0 ? 0 : static_cast<std::size_t>(of)].get();
   }
   Status delay(Stream of);
-  Status start_span(const Command& command);
-  Status end_span(const Command& command);
+  Status start_span(const Issue& issue);
+  Status end_span(const Issue& issue);
+  bool keeps_span(const Issue& issue) const {
+    return options_.keep_spans && issue.training_step >= options_.spans_from;
+  }
   Status run_op(const Issue& issue);
   void resolve(const Issue& issue, const Op& op);
   Status guards(const Issue& issue, const Op& op, bool check);
@@ -165,17 +168,19 @@ Status CudaBackend::delay(Stream of) {
   return Ok{};
 }
 
-Status CudaBackend::start_span(const Command& command) {
+Status CudaBackend::start_span(const Issue& issue) {
+  const Command& command = issue.command;
   if (Status delayed = delay(command.stream); !delayed) return delayed;
-  if (!options_.keep_spans) return Ok{};
+  if (!keeps_span(issue)) return Ok{};
   const auto index = static_cast<std::size_t>(&command - program_->commands.data());
   SUPERNEURONS_TRY(cudaEventRecord(span_of_[index][0].get(), stream(command.stream)));
   return Ok{};
 }
 
-Status CudaBackend::end_span(const Command& command) {
+Status CudaBackend::end_span(const Issue& issue) {
+  const Command& command = issue.command;
   if (options_.progress != nullptr) ++options_.progress->done;
-  if (!options_.keep_spans) return Ok{};
+  if (!keeps_span(issue)) return Ok{};
   const auto index = static_cast<std::size_t>(&command - program_->commands.data());
   SUPERNEURONS_TRY(cudaEventRecord(span_of_[index][1].get(), stream(command.stream)));
   return Ok{};
@@ -195,7 +200,7 @@ Status CudaBackend::copy(const Issue& issue) {
 
 Status CudaBackend::run_command(const Issue& issue) {
   const Command& command = issue.command;
-  if (Status started = start_span(command); !started) return started;
+  if (Status started = start_span(issue); !started) return started;
   if (command.kind == CommandKind::poison) {
     // All bits set is a NaN in every floating-point format.
     SUPERNEURONS_TRY(cudaMemsetAsync(memory_.at(Space::device, command.device), 0xFF,
@@ -204,7 +209,7 @@ Status CudaBackend::run_command(const Issue& issue) {
   } else if (Status ran = run_op(issue); !ran) {
     return ran;
   }
-  return end_span(command);
+  return end_span(issue);
 }
 
 void CudaBackend::resolve(const Issue& issue, const Op& op) {
@@ -272,7 +277,7 @@ Status CudaBackend::guards(const Issue& issue, const Op& op, bool check) {
 
 Status CudaBackend::copy_command(const Issue& issue) {
   const Command& command = issue.command;
-  if (Status started = start_span(command); !started) return started;
+  if (Status started = start_span(issue); !started) return started;
   std::byte* device = memory_.at(Space::device, command.device);
   std::byte* host = memory_.at(Space::host, command.host);
   const bool out = command.kind == CommandKind::copy_out;
@@ -282,7 +287,7 @@ Status CudaBackend::copy_command(const Issue& issue) {
                                    stream(command.stream)));
   touch(command.device);
   host_peak_ = std::max(host_peak_, command.host.offset + command.host.bytes);
-  return end_span(command);
+  return end_span(issue);
 }
 
 Status CudaBackend::sync() {
