@@ -32,7 +32,7 @@ Status build(const BuildOptions& options, const Session& session) {
 
 }  // namespace
 
-void add_build_command(CLI::App& app, Session& session) {
+void add_build_command(cli::App& app, Session& session) {
   auto options = std::make_shared<BuildOptions>();
   auto* command =
       add_command(app, session, "build", "make a trace from the cost model, without a run",

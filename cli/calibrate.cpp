@@ -52,7 +52,7 @@ Status calibrate(const Options& options, const Session& session) {
 
 }  // namespace
 
-void add_calibrate_command(CLI::App& app, Session& session) {
+void add_calibrate_command(cli::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command = add_command(app, session, "calibrate",
                               "measure this machine into a device profile", "-o this_machine.json",

@@ -90,7 +90,7 @@ Status check_files(const Options& options, const Session& session) {
 
 }  // namespace
 
-void add_check_command(CLI::App& app, Session& session) {
+void add_check_command(cli::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command = add_command(app, session, "check", "prove a trace, and a plan for it, lawful",
                               "traces/resnet50-b64.jsonl.gz --plan p.jsonl",

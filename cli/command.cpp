@@ -16,15 +16,6 @@
 namespace superneurons {
 namespace {
 
-constexpr const char* kOutputType = "FILE";
-
-bool is_output(const CLI::Option& option) { return option.get_type_name() == kOutputType; }
-
-std::string value_of(const CLI::Option& option) {
-  if (option.count() == 0) return option.get_default_str();
-  return CLI::detail::join(option.results(), ",");
-}
-
 /// A failure that would otherwise only show after the work.
 Status can_be_written(const std::string& path) {
   if (path.empty() || path == "-") return Ok{};
@@ -45,63 +36,62 @@ Status can_be_written(const std::string& path) {
 }
 
 /// A bare number is a count of bytes, which is seldom what was meant.
-void note_missing_units(const CLI::Option& option, Console& console) {
-  for (const std::string& value : option.results())
+void note_missing_units(const cli::GivenOption& option, Console& console) {
+  for (const std::string& value : option.values)
     if (!value.empty() && value.find_first_not_of("0123456789") == std::string::npos)
-      console.note(
-          fmt::format("{} {} has no unit: taken as {} bytes", option.get_name(), value, value));
+      console.note(fmt::format("{} {} has no unit: taken as {} bytes", option.name, value, value));
 }
 
 /// Files that an option names and that exist: whatever is no output is read.
-std::vector<std::string> files_read(const CLI::App& command) {
+std::vector<std::string> files_read(const std::vector<cli::GivenOption>& options) {
   std::vector<std::string> files;
   std::error_code ignored;
-  for (const CLI::Option* option : command.get_options())
-    for (const std::string& value : option->results())
-      if (!is_output(*option) && std::filesystem::is_regular_file(value, ignored))
+  for (const cli::GivenOption& option : options)
+    for (const std::string& value : option.values)
+      if (!option.output && std::filesystem::is_regular_file(value, ignored))
         files.push_back(value);
   return files;
 }
 
 /// An output must destroy neither what is read nor another output.
-Status check_outputs(const CLI::App& command) {
-  std::vector<std::string> taken = files_read(command);
+Status check_outputs(const std::vector<cli::GivenOption>& options) {
+  std::vector<std::string> taken = files_read(options);
   std::error_code ignored;
-  for (const CLI::Option* option : command.get_options()) {
-    if (!is_output(*option) || option->count() == 0) continue;
-    const std::string path = value_of(*option);
+  for (const cli::GivenOption& option : options) {
+    if (!option.output || option.values.empty()) continue;
+    const std::string path = option.text();
     for (const std::string& other : taken) {
       if (path != other && !std::filesystem::equivalent(path, other, ignored)) continue;
-      return Error{
-          ErrorCode::bad_usage,
-          fmt::format("{} would overwrite another file of this command", option->get_name()), path};
+      return Error{ErrorCode::bad_usage,
+                   fmt::format("{} would overwrite another file of this command", option.name),
+                   path};
     }
     if (!path.empty()) taken.push_back(path);
   }
   return Ok{};
 }
 
-Status check_budgets(const CLI::Option& option) {
-  if (option.get_name().find("budget") == std::string::npos) return Ok{};
-  for (const std::string& value : option.results())
+Status check_budgets(const cli::GivenOption& option) {
+  if (option.name.find("budget") == std::string::npos) return Ok{};
+  for (const std::string& value : option.values)
     if (Status status = check_budget(value); !status)
       return Error{ErrorCode::bad_usage,
-                   fmt::format("{}: {}", option.get_name(), status.error().message)};
+                   fmt::format("{}: {}", option.name, status.error().message)};
   return Ok{};
 }
 
-Status prepare(const CLI::App& command, Session& session) {
-  if (Status status = check_outputs(command); !status) return status;
+Status prepare(const cli::Command& command, Session& session) {
+  const std::vector<cli::GivenOption> options = command.given();
+  if (Status status = check_outputs(options); !status) return status;
   session.options = {{"command", session.command_line}};
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->get_name() == "--help") continue;
-    const std::string value = value_of(*option);
-    if (!value.empty()) session.options[option->get_single_name()] = value;
-    if (Status status = check_budgets(*option); !status) return status;
-    if (option->get_name().find("budget") != std::string::npos)
-      note_missing_units(*option, session.console);
-    if (!is_output(*option)) continue;
-    if (value == "-" && option->check_lname("json")) session.console.mute();
+  for (const cli::GivenOption& option : options) {
+    const std::string value = option.text();
+    if (!value.empty()) session.options[option.single_name] = value;
+    if (Status status = check_budgets(option); !status) return status;
+    if (option.name.find("budget") != std::string::npos)
+      note_missing_units(option, session.console);
+    if (!option.output) continue;
+    if (value == "-" && option.name == "--json") session.console.mute();
     if (Status status = can_be_written(value); !status) return status;
   }
   return Ok{};
@@ -122,42 +112,41 @@ int exit_code_of(const Error& error) {
   }
 }
 
-CLI::App* add_command(CLI::App& app, Session& session, const std::string& name,
-                      const std::string& summary, const std::string& example,
-                      std::function<Status()> work) {
-  CLI::App* command = app.add_subcommand(name, summary);
-  command->footer("Example: superneurons " + name + (example.empty() ? "" : " " + example));
-  command->callback([&session, command, work = std::move(work)] {
-    Status status = prepare(*command, session);
+cli::Command* add_command(cli::App& app, Session& session, const std::string& name,
+                          const std::string& summary, const std::string& example,
+                          std::function<Status()> work) {
+  const std::string footer =
+      fmt::format("Example: superneurons {}{}{}", name, example.empty() ? "" : " ", example);
+  const auto run = [&session, work = std::move(work)](const cli::Command& command) {
+    Status status = prepare(command, session);
     if (status) status = work();
     if (status) return;
     Error error = status.error();
     if (error.code == ErrorCode::cancelled) error = {ErrorCode::cancelled, "interrupted"};
     session.console.error(error);
     session.exit_code = exit_code_of(status.error());
-  });
-  return command;
+  };
+  return app.add_command(name, summary, footer, run);
 }
 
-CLI::Option* add_output_option(CLI::App& command, const std::string& names, std::string& file,
+cli::Option* add_output_option(cli::Command& command, const std::string& names, std::string& file,
                                const std::string& summary) {
-  return command.add_option(names, file, summary)->type_name(kOutputType);
+  return command.add_option(names, file, summary)->output();
 }
 
-void add_seed_option(CLI::App& command, std::uint64_t& seed, const std::string& summary) {
+void add_seed_option(cli::Command& command, std::uint64_t& seed, const std::string& summary) {
   // CLI11 takes -1 for 2^64 - 1.
   const auto fault = [](const std::string& text) {
     std::uint64_t number = 0;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
     const bool good = code == std::errc{} && end == text.data() + text.size();
-    return good ? "" : fmt::format("'{}' is not a whole number from 0 to 2^64 - 1", text);
+    return good ? std::string()
+                : fmt::format("'{}' is not a whole number from 0 to 2^64 - 1", text);
   };
-  command.add_option("--seed", seed, summary)
-      ->check(CLI::Validator(fault, "", "seed"))
-      ->capture_default_str();
+  command.add_option("--seed", seed, summary)->check(fault, "seed")->capture_default_str();
 }
 
-void add_json_option(CLI::App& command, std::string& file) {
+void add_json_option(cli::Command& command, std::string& file) {
   add_output_option(command, "--json", file, "result to write as JSON (- for standard output)");
 }
 

@@ -326,7 +326,7 @@ Status compare(Options options, const Session& session) {
 
 }  // namespace
 
-void add_compare_command(CLI::App& app, Session& session) {
+void add_compare_command(cli::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command = add_command(app, session, "compare", "compare policies on traces under budgets",
                               "traces/alexnet-b128.jsonl.gz --budgets 2GiB,90%,floor",

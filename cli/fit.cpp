@@ -349,7 +349,7 @@ Status fit(const Options& options, const Session& session, const Replay& replay)
 
 }  // namespace
 
-void add_fit_command(CLI::App& app, Session& session) {
+void add_fit_command(cli::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command = add_command(app, session, "fit",
                               "the largest batch, or the deepest ResNet, that fits a budget",
@@ -357,7 +357,7 @@ void add_fit_command(CLI::App& app, Session& session) {
                               [options, &session] { return fit(*options, session, run_plan); });
   add_network_option(*command, options->network)->required();
   command->add_option("--vary", options->vary, "batch, or depth: n3 of resnet:n1,n2,*,n4")
-      ->check(CLI::IsMember({"batch", "depth"}))
+      ->one_of({"batch", "depth"})
       ->required();
   command->add_option("--policy", options->policy, "see `superneurons policies`")->required();
   command->add_option("--budget", options->budget, "device memory (default: the profile's)");
@@ -373,7 +373,7 @@ void add_fit_command(CLI::App& app, Session& session) {
       "--on", options->on,
       "host or cuda: also train what was found there, for real; the loss must fall");
   command->add_option("--steps", options->steps, "training steps of --on")
-      ->check(CLI::Range(2, 1000))
+      ->within(2, 1000)
       ->capture_default_str();
   add_json_option(*command, options->json);
 }

@@ -85,7 +85,7 @@ Result<DeviceProfile> profile_with(const FitOptions& options, const std::vector<
 
 }  // namespace
 
-void add_fit_options(CLI::App& command, FitOptions& options) {
+void add_fit_options(cli::Command& command, FitOptions& options) {
   command.add_option("--fit", options.traces,
                      "measure nothing: fit the efficiencies of the cost model on these recorded "
                      "traces");

@@ -15,7 +15,7 @@ struct FitOptions {
   bool held_out = false;
   std::string json;
 };
-void add_fit_options(CLI::App& command, FitOptions& options);
+void add_fit_options(cli::Command& command, FitOptions& options);
 
 /// Fits, prints how far off the fit is on what it was fitted on (with held_out: on what it was
 /// not), and writes the profile to `output` unless that is empty.

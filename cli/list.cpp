@@ -119,7 +119,7 @@ Status list_devices(const std::string& json_file, const Session& session) {
   return write_json(json_file, dump("devices", std::move(json)));
 }
 
-void add(CLI::App& app, Session& session, const std::string& name, const std::string& summary,
+void add(cli::App& app, Session& session, const std::string& name, const std::string& summary,
          Status (*list)(const std::string&, const Session&)) {
   auto file = std::make_shared<std::string>();
   add_json_option(*add_command(app, session, name, summary, "",
@@ -129,7 +129,7 @@ void add(CLI::App& app, Session& session, const std::string& name, const std::st
 
 }  // namespace
 
-void add_list_commands(CLI::App& app, Session& session) {
+void add_list_commands(cli::App& app, Session& session) {
   add(app, session, "networks", "list the built-in networks", list_networks);
   add(app, session, "policies", "list policies, compositions and allocators", list_policies);
   add(app, session, "devices", "list the device profiles", list_devices);

@@ -7,13 +7,13 @@
 
 namespace superneurons {
 
-CLI::Option* add_network_option(CLI::App& command, NetworkOptions& options) {
+cli::Option* add_network_option(cli::Command& command, NetworkOptions& options) {
   return command.add_option("network", options.name, "see `superneurons networks`");
 }
 
-void add_lowering_options(CLI::App& command, NetworkOptions& options) {
+void add_lowering_options(cli::Command& command, NetworkOptions& options) {
   command.add_option("--batch", options.batch, "images per training step (default: the network's)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{INT32_MAX}));
+      ->within(1, INT32_MAX);
   command.add_flag("--tf32", options.tf32, "let convolutions and matrix products use TF32");
   std::vector<std::string> names;
   for (const LoweringEntry& entry : lowerings()) names.emplace_back(entry.name);
@@ -22,24 +22,23 @@ void add_lowering_options(CLI::App& command, NetworkOptions& options) {
           .add_option("--lowering", options.lowering,
                       "how layers become ops: native, paper (as the SuperNeurons runtime did), or "
                       "a model of another framework")
-          ->check(CLI::IsMember(names))
+          ->one_of(names)
           ->capture_default_str();
   command.add_flag("--paper", options.paper, "short for --lowering paper")->excludes(lowering);
   command
       .add_option("--order", options.order,
                   "of layers: declared, route (the paper's, depth-first), or what is usual for the "
                   "lowering")
-      ->check(
-          CLI::IsMember(std::vector<std::string>(kLayerOrderNames.begin(), kLayerOrderNames.end())))
+      ->one_of(std::vector<std::string>(kLayerOrderNames.begin(), kLayerOrderNames.end()))
       ->capture_default_str();
   command
       .add_option("--update", options.updates,
                   "when parameters are updated: end (after backward), or arrive (as soon as the "
                   "gradient is there, which then goes)")
-      ->check(CLI::IsMember({"end", "arrive"}))
+      ->one_of({"end", "arrive"})
       ->capture_default_str();
   const auto add_number = [&](const char* name, double& number, double most, const char* summary) {
-    command.add_option(name, number, summary)->check(CLI::Range(0.0, most))->capture_default_str();
+    command.add_option(name, number, summary)->within_reals(0, most)->capture_default_str();
   };
   add_number("--rate", options.rate, 1000, "learning rate of SGD");
   add_number("--momentum", options.momentum, 1, "of SGD");
@@ -102,7 +101,7 @@ Result<DeviceProfile> profile_for(const CostOptions& options, const std::vector<
 
 }  // namespace
 
-void add_cost_options(CLI::App& command, CostOptions& options) {
+void add_cost_options(cli::Command& command, CostOptions& options) {
   command.add_option("--device", options.device,
                      "device profile (default: that of --costs-from, else h200)");
   command.add_option("--costs-from", options.costs_from,

@@ -1,11 +1,11 @@
 // Options that say which built-in network is lowered, and how.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "cli/options.h"
 #include "ir/device_profile.h"
 #include "networks/costs.h"
 #include "networks/network.h"
@@ -26,9 +26,9 @@ struct NetworkOptions {
 };
 
 /// The network's name, positional.
-CLI::Option* add_network_option(CLI::App& command, NetworkOptions& options);
+cli::Option* add_network_option(cli::Command& command, NetworkOptions& options);
 /// --batch, --tf32, --lowering, --paper, --order, --update, --rate, --momentum, --weight-decay.
-void add_lowering_options(CLI::App& command, NetworkOptions& options);
+void add_lowering_options(cli::Command& command, NetworkOptions& options);
 
 /// Images per training step: as asked, or the registry's default, or 16.
 std::int64_t batch_of(const NetworkOptions& options);
@@ -42,7 +42,7 @@ struct CostOptions {
   std::vector<std::string> costs_from;
 };
 /// --device and --costs-from.
-void add_cost_options(CLI::App& command, CostOptions& options);
+void add_cost_options(cli::Command& command, CostOptions& options);
 
 struct Costs {
   DeviceProfile profile;

@@ -35,7 +35,7 @@ Status plan(const Options& options, const Session& session) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, Session& session) {
+void add_plan_command(cli::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command =
       add_command(app, session, "plan", "make a plan and print it or write it to a file",

@@ -224,7 +224,7 @@ Status replay(const Options& options, const Session& session) {
 
 }  // namespace
 
-void add_replay_command(CLI::App& app, Session& session) {
+void add_replay_command(cli::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command = add_command(
       app, session, "replay", "run a plan for real and compare its results with the reference",
@@ -243,7 +243,7 @@ void add_replay_command(CLI::App& app, Session& session) {
       "native, verify (surrogates that read and write every byte) or timed (surrogates that take "
       "the recorded time); default: native where the trace can, else verify");
   command->add_option("--steps", options->steps, "training steps")
-      ->check(CLI::Range(1, 1000000))
+      ->within(1, 1000000)
       ->capture_default_str();
   command->add_option("--data", options->data,
                       "data set to train on (digits, or a file): each training step takes the next "

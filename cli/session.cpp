@@ -16,13 +16,13 @@
 
 namespace superneurons {
 
-void add_trace_option(CLI::App& command, Target& target) {
+void add_trace_option(cli::Command& command, Target& target) {
   command
       .add_option("trace", target.trace, "trace file (.jsonl or .jsonl.gz, - for standard input)")
       ->required();
 }
 
-void add_setting_options(CLI::App& command, Target& target) {
+void add_setting_options(cli::Command& command, Target& target) {
   command.add_option("--device,--profile", target.profile,
                      "device profile: a name of `superneurons devices`, or a file (default: that "
                      "of the device which the trace was measured on, else h200)");
@@ -39,7 +39,7 @@ void add_setting_options(CLI::App& command, Target& target) {
       ->capture_default_str();
 }
 
-void add_budget_option(CLI::App& command, Target& target) {
+void add_budget_option(cli::Command& command, Target& target) {
   command.add_option(
       "--budget", target.budget,
       "device memory: 12GiB, 800MiB, or 60% of the liveness peak (default: all of it)");
@@ -267,7 +267,7 @@ Result<Budget> budget_of(const Target& target, const Loaded& loaded, const std::
   return budget;
 }
 
-void add_plan_options(CLI::App& command, PlanSource& source) {
+void add_plan_options(cli::Command& command, PlanSource& source) {
   auto* policy = command.add_option(
       "--policy", source.policy,
       "a policy or composition of `superneurons policies`, passes joined by +, or exec:COMMAND");

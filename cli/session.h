@@ -2,7 +2,6 @@
 // print and exit.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "cli/console.h"
+#include "cli/options.h"
 #include "ir/device_profile.h"
 #include "ir/plan.h"
 #include "ir/result.h"
@@ -33,23 +33,23 @@ struct Session {
 
 /// Adds a subcommand. Its callback notes the options, sees that the outputs can be written, runs
 /// `work` and turns its Error into a message and an exit code. `example` closes the help text.
-CLI::App* add_command(CLI::App& app, Session& session, const std::string& name,
-                      const std::string& summary, const std::string& example,
-                      std::function<Status()> work);
+cli::Command* add_command(cli::App& app, Session& session, const std::string& name,
+                          const std::string& summary, const std::string& example,
+                          std::function<Status()> work);
 
 /// 1: the answer is no; 2: bad usage or bad input; 130: interrupted.
 int exit_code_of(const Error& error);
 
 /// An option that names a file to write: whether that is possible is known before any work.
-CLI::Option* add_output_option(CLI::App& command, const std::string& names, std::string& file,
+cli::Option* add_output_option(cli::Command& command, const std::string& names, std::string& file,
                                const std::string& summary);
 /// `--json FILE`; "-" leaves standard output to the JSON.
-void add_json_option(CLI::App& command, std::string& file);
+void add_json_option(cli::Command& command, std::string& file);
 /// Writes `text` to `file` unless that is empty.
 Status write_json(const std::string& file, const std::string& text);
 
 /// `--seed`, a whole number.
-void add_seed_option(CLI::App& command, std::uint64_t& seed, const std::string& summary);
+void add_seed_option(cli::Command& command, std::uint64_t& seed, const std::string& summary);
 
 /// `status`; that something does not fit is written as JSON as well, if `json` names a file.
 Status with_refusal(Status status, const std::string& json, const Session& session);
@@ -63,10 +63,10 @@ struct Target {
   std::string allocator = "first_fit";
   std::string scale = "1";  // "1/1024": sizes divided, to replay a large trace on a small host
 };
-void add_trace_option(CLI::App& command, Target& target);
+void add_trace_option(cli::Command& command, Target& target);
 /// All but the trace and the budget.
-void add_setting_options(CLI::App& command, Target& target);
-void add_budget_option(CLI::App& command, Target& target);
+void add_setting_options(cli::Command& command, Target& target);
+void add_budget_option(cli::Command& command, Target& target);
 
 /// The trace with --scale-bytes applied.
 Result<Trace> load_trace(const Target& target);
@@ -112,7 +112,7 @@ struct PlanSource {
   std::string plan_file;
   bool explain = false;
 };
-void add_plan_options(CLI::App& command, PlanSource& source);
+void add_plan_options(cli::Command& command, PlanSource& source);
 /// --plan FILE, refused if it was made for another trace.
 Result<Plan> read_plan_for(const std::string& hash, const PlanSource& source, const Target& target);
 Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loaded& loaded,
@@ -126,16 +126,16 @@ std::string machine_versions(bool on_cuda);
 std::string machine_device(bool on_cuda);
 
 // One per file in cli/.
-void add_list_commands(CLI::App& app, Session& session);
-void add_trace_command(CLI::App& app, Session& session);
-void add_build_command(CLI::App& app, Session& session);
-void add_show_command(CLI::App& app, Session& session);
-void add_check_command(CLI::App& app, Session& session);
-void add_plan_command(CLI::App& app, Session& session);
-void add_simulate_command(CLI::App& app, Session& session);
-void add_fit_command(CLI::App& app, Session& session);
-void add_compare_command(CLI::App& app, Session& session);
-void add_replay_command(CLI::App& app, Session& session);
-void add_calibrate_command(CLI::App& app, Session& session);
+void add_list_commands(cli::App& app, Session& session);
+void add_trace_command(cli::App& app, Session& session);
+void add_build_command(cli::App& app, Session& session);
+void add_show_command(cli::App& app, Session& session);
+void add_check_command(cli::App& app, Session& session);
+void add_plan_command(cli::App& app, Session& session);
+void add_simulate_command(cli::App& app, Session& session);
+void add_fit_command(cli::App& app, Session& session);
+void add_compare_command(cli::App& app, Session& session);
+void add_replay_command(cli::App& app, Session& session);
+void add_calibrate_command(cli::App& app, Session& session);
 
 }  // namespace superneurons

@@ -249,7 +249,7 @@ Status show(const Options& options, const Session& session) {
 
 }  // namespace
 
-void add_show_command(CLI::App& app, Session& session) {
+void add_show_command(cli::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command = add_command(app, session, "show", "print what is in a trace",
                               "traces/alexnet-b128.jsonl.gz --ops",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "ir/files.h"
 #include "ir/live_sets.h"
@@ -120,11 +121,11 @@ Json show_peak_law(const Trace& trace, const Dataflow& flow, Console& console) {
 
 }  // namespace
 
-void add_liveness_options(CLI::App& command, LivenessOptions& options) {
+void add_liveness_options(cli::Command& command, LivenessOptions& options) {
   auto* wanted =
       command.add_flag("--liveness", options.wanted, "what is live before and after every step");
   command.add_option("--by", options.by, "a step is a layer in one phase, or an op")
-      ->check(CLI::IsMember({"layer", "op"}))
+      ->one_of({"layer", "op"})
       ->capture_default_str()
       ->needs(wanted);
   command
@@ -134,7 +135,7 @@ void add_liveness_options(CLI::App& command, LivenessOptions& options) {
       ->capture_default_str()
       ->needs(wanted);
   command.add_option("--names", options.names, "most names to print of a set, the youngest")
-      ->check(CLI::Range(0, 1'000'000))
+      ->within(0, 1'000'000)
       ->capture_default_str()
       ->needs(wanted);
 }
@@ -144,7 +145,8 @@ Result<std::vector<Role>> liveness_roles(const LivenessOptions& options) {
   if (text == "all") return std::vector<Role>(kAllRoles.begin(), kAllRoles.end());
   if (text == "paper") return std::vector<Role>(kPaperScope.begin(), kPaperScope.end());
   std::vector<Role> roles;
-  for (const std::string& name : CLI::detail::split(text, ',')) {
+  std::istringstream words(text);
+  for (std::string name; std::getline(words, name, ',');) {
     const auto* const role = std::find(kRoleNames.begin(), kRoleNames.end(), name);
     if (role == kRoleNames.end()) return unknown_role(name);
     roles.push_back(static_cast<Role>(role - kRoleNames.begin()));

@@ -15,7 +15,7 @@ struct LivenessOptions {
   std::string roles = "all";  // or "paper", or names of roles with commas
   std::uint32_t names = 8;    // of a set, the youngest
 };
-void add_liveness_options(CLI::App& command, LivenessOptions& options);
+void add_liveness_options(cli::Command& command, LivenessOptions& options);
 
 /// Error bad_usage for what is no role.
 Result<std::vector<Role>> liveness_roles(const LivenessOptions& options);

@@ -42,7 +42,7 @@ Status run(const Options& options, const Session& session) {
   session.console.print(format_outcome(outcome));
   if (options.workspaces) {
     outcome.workspaces = workspaces_of(loaded->trace, *plan);
-    session.console.print("\n" + format_workspaces(outcome.workspaces));
+    session.console.print(fmt::format("\n{}", format_workspaces(outcome.workspaces)));
   }
   if (Status status = write_timeline(options, *loaded, *plan, *evaluation); !status) return status;
   if (!options.memory.empty())
@@ -59,7 +59,7 @@ Status run(const Options& options, const Session& session) {
 
 }  // namespace
 
-void add_simulate_command(CLI::App& app, Session& session) {
+void add_simulate_command(cli::App& app, Session& session) {
   auto options = std::make_shared<Options>();
   auto* command = add_command(
       app, session, "simulate", "predict peak, time and traffic of a plan",
@@ -73,7 +73,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->add_option("--clock", options->clock,
                    "replay: what our driver takes; program: what the traced program would take "
                    "with the plan, by its own host times")
-      ->check(CLI::IsMember({"replay", "program"}))
+      ->one_of({"replay", "program"})
       ->capture_default_str();
   command->add_flag("--workspaces", options->workspaces,
                     "workspace assigned to each op that has several choices, beside what its "

@@ -87,7 +87,7 @@ Status trace(const TraceOptions& options, Session& session) {
 
 }  // namespace
 
-void add_trace_command(CLI::App& app, Session& session) {
+void add_trace_command(cli::App& app, Session& session) {
   auto options = std::make_shared<TraceOptions>();
   auto* command = add_command(
       app, session, "trace",
@@ -102,10 +102,10 @@ void add_trace_command(CLI::App& app, Session& session) {
   command->add_option("--on", options->on, "host or cuda (default: cuda where there is a GPU)");
   command
       ->add_option("--steps", options->steps, "traced training steps, of which the median counts")
-      ->check(CLI::Range(1, 1000))
+      ->within(1, 1000)
       ->capture_default_str();
   command->add_option("--warmup", options->warmup, "training steps before that")
-      ->check(CLI::Range(0, 1000))
+      ->within(0, 1000)
       ->capture_default_str();
   command->add_flag("--no-choices", options->no_choices,
                     "do not measure every convolution algorithm");

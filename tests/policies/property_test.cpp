@@ -4,13 +4,14 @@
 #include "ir/check.h"
 #include "ir/plan_io.h"
 #include "memory/placement.h"
+#include "tests/cases.h"
 #include "tests/policies/fixtures.h"
 #include "tests/random_trace.h"
 
 namespace superneurons {
 namespace {
 
-constexpr std::uint64_t kTraces = 80;
+constexpr std::uint64_t kTraces = cases(80);
 
 /// Every row, and orders and options that the compositions leave out.
 std::vector<std::string> all_policies() {

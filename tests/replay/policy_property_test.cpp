@@ -7,12 +7,13 @@
 #include "policies/policy.h"
 #include "replay/reference.h"
 #include "replay/replay.h"
+#include "tests/cases.h"
 #include "tests/random_trace.h"
 
 namespace superneurons {
 namespace {
 
-constexpr int kCases = 2000;  // plans replayed, over all policies
+constexpr int kCases = cases(2000);  // plans replayed, over all policies
 
 DeviceProfile slow_link() {
   DeviceProfile profile;

@@ -6,12 +6,13 @@
 #include "memory/placement.h"
 #include "replay/reference.h"
 #include "replay/replay.h"
+#include "tests/cases.h"
 #include "tests/random_trace.h"
 
 namespace superneurons {
 namespace {
 
-constexpr std::uint64_t kCases = 1000;
+constexpr std::uint64_t kCases = cases(1000);
 
 /// All allocators in turn.
 std::string allocator_for(std::uint64_t seed) {
