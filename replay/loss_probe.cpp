@@ -5,7 +5,7 @@
 #include <utility>
 
 #ifdef SUPERNEURONS_CUDA
-#include <cuda_runtime_api.h>
+#include "replay/cuda/memory_kernels.h"
 #endif
 
 namespace superneurons {
@@ -33,9 +33,14 @@ class LossProbe final : public Kernels {
   LossProbe(std::unique_ptr<Kernels> kernels, Site site, bool on_cuda, Losses& losses)
       : kernels_(std::move(kernels)), site_(site), on_cuda_(on_cuda), losses_(losses) {
 #ifdef SUPERNEURONS_CUDA
-    // Copies to unpinned memory work too, but hold up the issuing thread.
-    if (on_cuda) pinned_ = cudaHostRegister(losses.values.data(), bytes(), 0) == cudaSuccess;
-    if (on_cuda && !pinned_) cudaGetLastError();  // forget it
+    if (!on_cuda) return;
+    void* mapped = nullptr;
+    pinned_ =
+        cudaHostRegister(losses.values.data(), bytes(), cudaHostRegisterMapped) == cudaSuccess;
+    if (pinned_ && cudaHostGetDevicePointer(&mapped, losses.values.data(), 0) == cudaSuccess)
+      mapped_ = static_cast<float*>(mapped);
+    // Copies to memory that is not mapped work too, but hold up the issuing thread.
+    if (mapped_ == nullptr) cudaGetLastError();  // forget it
 #endif
   }
   ~LossProbe() override {
@@ -55,20 +60,24 @@ class LossProbe final : public Kernels {
     const std::byte* const loss = call.writes[site_.write];
     const auto step = static_cast<std::size_t>(call.training_step);
     if (loss == nullptr || step >= losses_.values.size()) return Ok{};
-    return copy(&losses_.values[step], loss, stream);
+    return copy(step, loss, stream);
   }
 
  private:
   std::size_t bytes() const { return losses_.values.size() * sizeof(float); }
 
-  Status copy(float* to, const std::byte* from, [[maybe_unused]] void* stream) const {
+  Status copy(std::size_t step, const std::byte* from, [[maybe_unused]] void* stream) const {
+    float* const to = &losses_.values[step];
     if (!on_cuda_) {
       std::memcpy(to, from, sizeof *to);
       return Ok{};
     }
 #ifdef SUPERNEURONS_CUDA
-    const cudaError_t error = cudaMemcpyAsync(to, from, sizeof *to, cudaMemcpyDeviceToHost,
-                                              static_cast<cudaStream_t>(stream));
+    auto* const queue = static_cast<cudaStream_t>(stream);
+    const cudaError_t error =
+        mapped_ != nullptr
+            ? launch_store(mapped_ + step, reinterpret_cast<const float*>(from), queue)
+            : cudaMemcpyAsync(to, from, sizeof *to, cudaMemcpyDeviceToHost, queue);
     if (error != cudaSuccess)
       return Error{ErrorCode::device,
                    std::string("reading the loss: ") + cudaGetErrorString(error)};
@@ -80,6 +89,7 @@ class LossProbe final : public Kernels {
   Site site_;
   bool on_cuda_;
   [[maybe_unused]] bool pinned_ = false;
+  [[maybe_unused]] float* mapped_ = nullptr;  // the losses, as the device addresses them
   Losses& losses_;
 };
 

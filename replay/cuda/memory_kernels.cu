@@ -38,6 +38,8 @@ __global__ void guard_check(const unsigned char* at, std::int64_t bytes, std::in
   }
 }
 
+__global__ void store(float* to, const float* from) { *to = *from; }
+
 __global__ void spin(long long cycles) {
   const long long start = clock64();
   while (clock64() - start < cycles) {
@@ -71,6 +73,11 @@ cudaError_t launch_guard_check(const std::byte* at, std::int64_t bytes, std::int
                                unsigned long long code, unsigned long long* first,
                                cudaStream_t stream) {
   guard_check<<<blocks_for(guard), kThreads, 0, stream>>>(raw(at), bytes, guard, code, first);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_store(float* to, const float* from, cudaStream_t stream) {
+  store<<<1, 1, 0, stream>>>(to, from);
   return cudaGetLastError();
 }
 

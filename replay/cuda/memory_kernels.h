@@ -28,6 +28,10 @@ cudaError_t launch_guard_check(const std::byte* at, std::int64_t bytes, std::int
                                unsigned long long code, unsigned long long* first,
                                cudaStream_t stream);
 
+/// Stores one float to page-locked host memory (its device address): a store passes the copies that
+/// wait for the copy engine, where cudaMemcpyAsync would queue behind them.
+cudaError_t launch_store(float* to, const float* from, cudaStream_t stream);
+
 /// Keeps one multiprocessor's thread busy for `cycles` of its clock.
 cudaError_t launch_spin(std::int64_t cycles, cudaStream_t stream);
 
