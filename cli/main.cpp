@@ -53,6 +53,7 @@ void add_commands(cli::App& app, Session& session) {
   add_simulate_command(app, session);
   add_replay_command(app, session);
   add_fit_command(app, session);
+  add_convert_command(app, session);
   add_build_command(app, session);
   add_trace_command(app, session);
   add_calibrate_command(app, session);

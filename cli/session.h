@@ -128,6 +128,7 @@ std::string machine_device(bool on_cuda);
 // One per file in cli/.
 void add_list_commands(cli::App& app, Session& session);
 void add_trace_command(cli::App& app, Session& session);
+void add_convert_command(cli::App& app, Session& session);
 void add_build_command(cli::App& app, Session& session);
 void add_show_command(cli::App& app, Session& session);
 void add_check_command(cli::App& app, Session& session);

@@ -1,4 +1,5 @@
 // trace NETWORK: a real run → trace (CUDA with CUPTI where there is a GPU; else the host).
+// trace -- python SCRIPT: PyTorch training steps, op by op (trace_python.h).
 // trace -- CMD: any CUDA program → trace of what its device did (trace_program.h).
 #include <fmt/format.h>
 
@@ -8,6 +9,7 @@
 #include "cli/record_fallbacks.h"
 #include "cli/session.h"
 #include "cli/trace_program.h"
+#include "cli/trace_python.h"
 #include "ir/files.h"
 #include "ir/trace_io.h"
 #include "tracer/calibrate.h"
@@ -20,11 +22,12 @@ struct TraceOptions {
   NetworkOptions network;
   std::string output;
   std::string on;
-  int steps = 7;
-  int warmup = 3;
+  int steps = 0;    // 0: 7 of a network, 3 of a PyTorch program
+  int warmup = -1;  // -1: 3
   bool no_choices = false;
   std::uint64_t seed = 1;
   std::string budget;
+  PythonOptions python;
 };
 
 /// 0 where nothing is said.
@@ -44,12 +47,22 @@ Result<DeviceProfile> profile_to_plan_with(const std::string& device) {
   return profile ? profile : find_profile("h200");
 }
 
+/// A command after --: a PyTorch program by its ops, any other by its kernels.
+Status trace_command(const TraceOptions& options, Session& session) {
+  if (options.python.program || !runs_python(session.program))
+    return trace_program(session.program, options.output, session);
+  PythonOptions python = options.python;
+  python.steps = options.steps;
+  python.warmup = options.warmup;
+  return trace_python(session.program, options.output, python, session);
+}
+
 Status trace(const TraceOptions& options, Session& session) {
   if (options.network.name.empty() == session.program.empty())
     return Error{ErrorCode::bad_usage,
                  "trace takes a network, or a command after -- "
                  "(superneurons trace --help tells more)"};
-  if (!session.program.empty()) return trace_program(session.program, options.output, session);
+  if (!session.program.empty()) return trace_command(options, session);
   auto lowered = lower_network(options.network);
   if (!lowered) return lowered.error();
   const auto on_cuda = wants_cuda(options.on);
@@ -62,8 +75,8 @@ Status trace(const TraceOptions& options, Session& session) {
   auto recorded =
       record(std::move(*lowered),
              {.on_cuda = *on_cuda,
-              .warmup_steps = options.warmup,
-              .traced_steps = options.steps,
+              .warmup_steps = options.warmup < 0 ? 3 : options.warmup,
+              .traced_steps = options.steps == 0 ? 7 : options.steps,
               .untraced_steps = *on_cuda ? 20 : 5,
               .choices = !options.no_choices,
               .device_memory = *memory,
@@ -85,14 +98,33 @@ Status trace(const TraceOptions& options, Session& session) {
   return Ok{};
 }
 
+void add_python_options(cli::Command& command, PythonOptions& python) {
+  command
+      .add_option("--untouched", python.untouched,
+                  "of PyTorch: training steps after the traced ones that give the true time "
+                  "(default: 5)")
+      ->within(0, 1000);
+  command.add_flag("--stop-after", python.stop_after,
+                   "of PyTorch: end the program when all is captured");
+  command.add_flag("--strip-recompute", python.strip_recompute,
+                   "of PyTorch: leave out what activation checkpointing computes again");
+  command.add_flag("--offload-capture", python.offload_capture,
+                   "of PyTorch: keep tensors saved for backward on the host, so that a model runs "
+                   "that does not fit");
+  command.add_option("--keep-raw", python.keep_raw,
+                     "of PyTorch: a folder for what the trace is made from (convert)");
+  command.add_flag("--program", python.program,
+                   "trace a command by its kernels, as one that is no PyTorch program");
+}
+
 }  // namespace
 
 void add_trace_command(cli::App& app, Session& session) {
   auto options = std::make_shared<TraceOptions>();
   auto* command = add_command(
       app, session, "trace",
-      "run a network for real and record its trace; or, after --, any CUDA program, of which the "
-      "kernels are recorded",
+      "run a network for real and record its trace; or, after --, a PyTorch program, of which some "
+      "training steps are recorded, or any CUDA program, of which the kernels are",
       "small_cnn --on host -o small_cnn.jsonl.gz\n"
       "         superneurons trace -o program.jsonl.gz -- python3 train.py",
       [options, &session] { return trace(*options, session); });
@@ -101,18 +133,18 @@ void add_trace_command(cli::App& app, Session& session) {
   add_lowering_options(*command, options->network);
   command->add_option("--on", options->on, "host or cuda (default: cuda where there is a GPU)");
   command
-      ->add_option("--steps", options->steps, "traced training steps, of which the median counts")
-      ->within(1, 1000)
-      ->capture_default_str();
-  command->add_option("--warmup", options->warmup, "training steps before that")
-      ->within(0, 1000)
-      ->capture_default_str();
+      ->add_option("--steps", options->steps,
+                   "traced training steps, of which the median counts (default: 7; of PyTorch: 3)")
+      ->within(1, 1000);
+  command->add_option("--warmup", options->warmup, "training steps before that (default: 3)")
+      ->within(0, 1000000);
   command->add_flag("--no-choices", options->no_choices,
                     "do not measure every convolution algorithm");
   command->add_option("--budget", options->budget,
                       "device memory to record in: where everything kept does not fit, a policy's "
                       "plan runs (default: what is free)");
   add_seed_option(*command, options->seed, "of initial values");
+  add_python_options(*command, options->python);
 }
 
 }  // namespace superneurons

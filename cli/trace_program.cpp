@@ -24,19 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLibrary = "libsuperneurons_cupti.so";
 
-/// Beside the program (a build folder), else in the lib folder of where it was installed.
-Result<std::string> find_library() {
-  std::error_code none;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", none).parent_path();
-  for (const char* place : {".", "../lib", "../lib64", "../lib/x86_64-linux-gnu"})
-    if (const fs::path file = folder / place / kLibrary; fs::exists(file, none))
-      return file.lexically_normal().string();
-  return Error{ErrorCode::device,
-               fmt::format("{} is neither beside this program nor in ../lib: it is built where "
-                           "CUDA and CUPTI are found",
-                           kLibrary)};
-}
-
 /// A folder for the logs, which goes with its content.
 struct LogFolder {
   fs::path path;
@@ -60,52 +47,11 @@ struct LogFolder {
   }
 };
 
-/// This environment with the two variables of the tracer.
-std::vector<std::string> environment_with(const std::string& library, const fs::path& log) {
-  std::vector<std::string> all;
-  for (char** entry = environ; *entry; ++entry)
-    if (std::strncmp(*entry, "CUDA_INJECTION64_PATH=", 22) != 0 &&
-        std::strncmp(*entry, "SUPERNEURONS_ACTIVITY_LOG=", 26) != 0)
-      all.emplace_back(*entry);
-  all.push_back("CUDA_INJECTION64_PATH=" + library);
-  all.push_back("SUPERNEURONS_ACTIVITY_LOG=" + log.string());
-  return all;
-}
-
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> list;
   for (std::string& word : words) list.push_back(word.data());
   list.push_back(nullptr);
   return list;
-}
-
-struct Ended {
-  pid_t process = 0;
-  int exit_code = 0;  // 128 + signal where one ended it, as shells say it
-};
-
-/// Ctrl-C reaches the command too, for it is in our process group; we wait for its end.
-Result<Ended> run(std::vector<std::string> command, std::vector<std::string> environment) {
-  Ended ended;
-  // We ignore SIGPIPE; the command shall not.
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t pipe;
-  sigemptyset(&pipe);
-  sigaddset(&pipe, SIGPIPE);
-  posix_spawnattr_setsigdefault(&attributes, &pipe);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  const int failed = posix_spawnp(&ended.process, command.front().c_str(), nullptr, &attributes,
-                                  pointers(command).data(), pointers(environment).data());
-  posix_spawnattr_destroy(&attributes);
-  if (failed != 0)
-    return Error{ErrorCode::bad_usage,
-                 fmt::format("{} cannot be started ({})", command.front(), std::strerror(failed))};
-  int status = 0;
-  while (waitpid(ended.process, &status, 0) < 0)
-    if (errno != EINTR) return Error{ErrorCode::io, fmt::format("{} was lost", command.front())};
-  ended.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return ended;
 }
 
 /// T.jsonl.gz of process 17 → T-17.jsonl.gz.
@@ -158,6 +104,56 @@ Status convert_all(const LogFolder& folder, const Ended& ended,
 
 }  // namespace
 
+/// Beside the program (a build folder), else in the lib folder of where it was installed.
+Result<std::string> find_library() {
+  std::error_code none;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", none).parent_path();
+  for (const char* place : {".", "../lib", "../lib64", "../lib/x86_64-linux-gnu"})
+    if (const fs::path file = folder / place / kLibrary; fs::exists(file, none))
+      return file.lexically_normal().string();
+  return Error{ErrorCode::device,
+               fmt::format("{} is neither beside this program nor in ../lib: it is built where "
+                           "CUDA and CUPTI are found",
+                           kLibrary)};
+}
+
+std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::string>>& added) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text = *entry;
+    const bool replaced = std::any_of(added.begin(), added.end(), [&](const auto& variable) {
+      return text.substr(0, text.find('=')) == variable.first;
+    });
+    if (!replaced) all.emplace_back(text);
+  }
+  for (const auto& variable : added) all.push_back(variable.first + "=" + variable.second);
+  return all;
+}
+
+Result<Ended> run_command(std::vector<std::string> command, std::vector<std::string> environment) {
+  Ended ended;
+  // We ignore SIGPIPE; the command shall not.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t pipe;
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &pipe);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  const int failed = posix_spawnp(&ended.process, command.front().c_str(), nullptr, &attributes,
+                                  pointers(command).data(), pointers(environment).data());
+  posix_spawnattr_destroy(&attributes);
+  if (failed != 0)
+    return Error{ErrorCode::bad_usage,
+                 fmt::format("{} cannot be started ({})", command.front(), std::strerror(failed))};
+  int status = 0;
+  while (waitpid(ended.process, &status, 0) < 0)
+    if (errno != EINTR) return Error{ErrorCode::io, fmt::format("{} was lost", command.front())};
+  ended.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ended;
+}
+
 Status trace_program(const std::vector<std::string>& command, const std::string& output,
                      Session& session) {
   const auto library = find_library();
@@ -166,7 +162,9 @@ Status trace_program(const std::vector<std::string>& command, const std::string&
   if (!mkdtemp(pattern.data()))
     return Error{ErrorCode::io, fmt::format("no temporary folder ({})", std::strerror(errno))};
   const LogFolder folder{pattern};
-  const auto ended = run(command, environment_with(*library, folder.path / "log"));
+  const auto ended = run_command(
+      command, environment_with({{"CUDA_INJECTION64_PATH", *library},
+                                 {"SUPERNEURONS_ACTIVITY_LOG", (folder.path / "log").string()}}));
   if (!ended) return ended.error();
   session.exit_code = ended->exit_code;
   Status status = convert_all(folder, *ended, command, output, session);

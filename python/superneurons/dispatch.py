@@ -1,21 +1,25 @@
-"""Sees one training step of PyTorch op by op: which storages each op reads, writes and makes.
+"""Sees the training steps of a PyTorch program op by op: which storages each op reads, writes and
+makes, written to a raw capture (superneurons.raw) as it happens.
 
 Identity of storages is the storage object, never its address: a weak reference tells when it dies.
 Views are dissolved into byte ranges of their storage; a write through a view is a write of the
-storage. Multi-tensor (foreach) ops are split into one op per tensor sharing a launch group.
+storage. Whatever goes wrong in here ends the capture and not the program.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import json
+import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+
+from superneurons.layers import Layers
+from superneurons.raw import RawWriter
 
 _DTYPES = {
     torch.float32: "f32",
@@ -30,23 +34,20 @@ _DTYPES = {
     torch.bool: "u8",
 }
 # Ops that make a storage and leave it as it is: the first write comes later.
-_EMPTY = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty"}
+_EMPTY = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty",
+          "aten::new_empty_strided"}  # fmt: skip
+# In-place ops whose result does not depend on what was there.
+_OVERWRITES = {"aten::copy_", "aten::zero_", "aten::fill_", "aten::normal_", "aten::uniform_",
+               "aten::bernoulli_", "aten::random_", "aten::exponential_", "aten::_foreach_copy_",
+               "aten::_foreach_zero_", "aten::log_normal_", "aten::geometric_"}  # fmt: skip
+STRIPPED_CALL = 0xFFFFFFFF  # of device work that is not of the program (--offload-capture)
 
 
-@dataclass(eq=False, slots=True)
-class Storage:
-    """What is known of one storage object."""
+class Tags(Protocol):
+    """Marks device work, and memory that is allocated, by the op that issues it."""
 
-    index: int
-    bytes: int
-    dtype: str
-    shape: list[int]
-    born: int  # index of the op that made it; -1: before the step
-    previous: int = -1  # index of this object in the training step before, -1 if it was not there
-    freed_before: int | None = None
-    layer: str = ""
-    role: str | None = None
-    names: list[tuple[str, str]] = field(default_factory=list)  # role and name at the start
+    def push(self, step: int, call: int) -> None: ...
+    def pop(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,284 +56,321 @@ class State:
 
     role: str
     name: str
-    layer: str
+    module: int
     tensor: torch.Tensor
 
 
-Range = tuple[Storage, int, int]  # offset and length in bytes
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What the schema of an op says."""
+
+    name: str
+    view: bool  # gives other names to memory, and nothing else
+    empty: bool
+    overwrites: bool
+    random: bool
+    many: bool  # a multi-tensor op
+    written: tuple[tuple[int, str, bool], ...]  # position, name, whether it is an output only
+    statistics: tuple[tuple[int, str], ...]  # of batch norm, which only schemas hide
+    training: tuple[int, str] | None
+
+
+@dataclass(eq=False, slots=True)
+class _Known:
+    """A storage object. With --offload-capture several objects stand for one storage in turn."""
+
+    serial: int
+    bytes: int
+    holders: int = 1
 
 
 @dataclass(slots=True)
-class SeenOp:
-    """One op that allocated or wrote memory of the device."""
+class _Seen:
+    """An object that holds (part of) a storage: its reference, and where its bytes begin there."""
 
-    kind: str
-    phase: str
-    layer: str
-    tag: int
-    workspace: int
-    random: bool
-    reads: list[Range]
-    writes: list[Range]
-    once: list[Storage] = field(default_factory=list)
-    group: int = -1
-    share: int = 1  # ops among which the time of the launch is divided
+    known: _Known
+    reference: Any
+    shift: int = 0
 
 
-class Tags(Protocol):
-    """Marks device work by the op that issues it."""
-
-    def push(self, tag: int) -> None: ...
-    def pop(self) -> None: ...
+Access = tuple[int, int, int]  # serial, offset and length in bytes
 
 
-def storage_key(tensor: torch.Tensor) -> int:
-    """Names a storage object for as long as it lives."""
-    return tensor.untyped_storage()._cdata
+def _learn(func: Any) -> _Kind:
+    schema = func._schema
+    written, statistics, training = [], [], None
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            written.append((position, argument.name, bool(argument.is_out)))
+        if argument.name in ("running_mean", "running_var"):
+            statistics.append((position, argument.name))
+        if argument.name in ("training", "train"):
+            training = (position, argument.name)
+    returns = schema.returns
+    view = bool(returns) and not written and all(r.alias_info is not None for r in returns)
+    return _Kind(
+        name=schema.name,
+        view=view,
+        empty=schema.name in _EMPTY,
+        overwrites=schema.name in _OVERWRITES,
+        random=torch.Tag.nondeterministic_seeded in func.tags,
+        many="_foreach" in schema.name or "_fused" in schema.name,
+        written=tuple(written),
+        statistics=tuple(statistics) if "backward" not in schema.name else (),
+        training=training,
+    )
 
 
-def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Byte range of its storage that a tensor spans: (offset, length)."""
+def _argument(args: Any, kwargs: Any, position: int, name: str) -> Any:
+    return args[position] if position < len(args) else kwargs.get(name)
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int, bool]:
+    """Offset and length of the bytes of its storage that a tensor spans, and whether it has all of
+    them."""
     itemsize = tensor.element_size()
-    if tensor.numel() == 0:
-        return tensor.storage_offset() * itemsize, 0
-    span = 1 + sum((size - 1) * abs(stride) for size, stride in zip(tensor.shape, tensor.stride()))
-    return tensor.storage_offset() * itemsize, span * itemsize
+    offset, count = tensor.storage_offset() * itemsize, tensor.numel()
+    if count == 0 or tensor.is_contiguous():
+        return offset, count * itemsize, True
+    span = 1 + sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride()))
+    return offset, span * itemsize, span <= count
 
 
-class Layers:
-    """Module path of what runs now: a stack in forward; in backward the module of the forward op,
-    by sequence number."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self.stack: list[str] = []
-        self.by_sequence: dict[int, str] = {}
-        self.handles = []
-        for name, module in model.named_modules():
-            self.handles.append(module.register_forward_pre_hook(self._enter(name)))
-            self.handles.append(module.register_forward_hook(self._leave, always_call=True))
-
-    def _enter(self, name: str) -> Any:
-        def hook(module: Any, inputs: Any) -> None:
-            self.stack.append(name)
-
-        return hook
-
-    def _leave(self, module: Any, inputs: Any, output: Any) -> None:
-        self.stack.pop()
-
-    def close(self) -> None:
-        for handle in self.handles:
-            handle.remove()
-
-    def of(self, phase: str) -> str:
-        if phase == "forward":
-            layer = self.stack[-1] if self.stack else ""
-            self.by_sequence[torch._C._autograd._get_sequence_nr()] = layer
-            return layer
-        if phase == "backward":
-            node = torch._C._current_autograd_node()
-            return self.by_sequence.get(node._sequence_nr(), "") if node is not None else ""
-        return ""
+def plain(value: Any) -> bool:
+    """Whether a class is a tensor that has no dispatch of its own."""
+    return value.__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl
 
 
-class Mode(TorchDispatchMode):
-    """Records every op of one training step that allocates or writes device memory. `before` is the
-    mode of the training step before: it tells which storages are still the same objects."""
+@dataclass(slots=True)
+class _Call:
+    """What is gathered of one call."""
 
-    def __init__(
-        self, layers: Layers, tags: Tags, step: int, device: str, before: Mode | None = None
-    ) -> None:
+    reads: list[Access] = field(default_factory=list)
+    lists: list[list[Access]] = field(default_factory=list)
+    makes: list[int] = field(default_factory=list)
+
+
+class Recorder(TorchDispatchMode):
+    """Writes every op that accesses memory of the device, while `active`."""
+
+    def __init__(self, raw: RawWriter, layers: Layers, tags: Tags, device: str) -> None:
         super().__init__()
-        self.layers, self.tags, self.step, self.device = layers, tags, step, device
-        self.before = before
-        if before:
-            before.before = None  # one step back is enough
-        self.expected: dict[int, list[State]] = {}  # state that no op has accessed yet
-        self.end: dict[tuple[str, str], Storage] = {}  # where state is at the end, by role and name
-        self.ops: list[SeenOp] = []
-        self.storages: list[Storage] = []
-        self.by_key: dict[int, Storage] = {}
-        self.in_update = False
-        self.calls = 0
-        self.groups = 0
+        self.raw, self.layers, self.tags, self.device = raw, layers, tags, device
+        self.active = False
+        self.paused = False  # while our own copies run
+        self.on_failure: Callable[[BaseException], None] = lambda error: None
+        self.step, self.calls = 0, 0
+        self._serials = 0
+        self._seen: dict[int, _Seen] = {}  # by storage object
+        self._kinds: dict[Any, _Kind] = {}
+        self._views, self._views_ns = 0, 0
 
-    def storage(self, tensor: torch.Tensor, born: int) -> Storage:
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    # Storages.
+
+    def known(self, tensor: torch.Tensor) -> tuple[_Seen, bool]:
+        """The storage of a tensor, and whether it was not known before."""
         storage = tensor.untyped_storage()
         key = storage._cdata
-        known = self.by_key.get(key)
-        if known is None:
-            before = self.before.by_key.get(key) if self.before and born < 0 else None
-            known = Storage(
-                index=len(self.storages),
-                bytes=storage.nbytes(),
-                dtype=_DTYPES.get(tensor.dtype, "u8"),
-                shape=list(tensor.shape),
-                born=born,
-                previous=before.index if before else -1,
-            )
-            for state in self.expected.pop(key, []) if born < 0 else []:
-                known.role, known.layer = state.role, state.layer
-                known.names.append((state.role, state.name))
-            self.storages.append(known)
-            self.by_key[key] = known
-            weakref.finalize(storage, self.died, key)
-        known.bytes = max(known.bytes, storage.nbytes())
-        return known
+        seen = self._seen.get(key)
+        if seen is not None:
+            if storage.nbytes() > seen.known.bytes and seen.shift == 0:
+                seen.known.bytes = storage.nbytes()
+                self._announce(seen.known, tensor)
+            return seen, False
+        known = _Known(self._serials, storage.nbytes())
+        self._serials += 1
+        self._announce(known, tensor)
+        return self.watch(storage, known, 0), True
 
-    def died(self, key: int) -> None:
-        known = self.by_key.pop(key, None)
-        if known is not None:
-            known.freed_before = len(self.ops)
+    def _announce(self, known: _Known, tensor: torch.Tensor) -> None:
+        dtype = _DTYPES.get(tensor.dtype, "u8")
+        self.raw.text(
+            f'{{"r":"storage","s":{known.serial},"bytes":{known.bytes},"dtype":"{dtype}",'
+            f'"shape":{json.dumps(list(tensor.shape))}}}'
+        )
 
-    def expect(self, states: Iterable[State]) -> None:
-        """Before the step: state that it may access. Storages keep no tensor alive."""
+    def watch(self, storage: Any, known: _Known, shift: int) -> _Seen:
+        """A storage object stands for `known` (from `shift` on) until it dies."""
+        key = storage._cdata
+
+        def died(_: Any) -> None:
+            self._seen.pop(key, None)
+            self.release(known)
+
+        seen = _Seen(known, weakref.ref(storage, died), shift)
+        self._seen[key] = seen
+        return seen
+
+    def release(self, known: _Known) -> None:
+        known.holders -= 1
+        if known.holders == 0:
+            self.raw.text(f'{{"r":"free","s":{known.serial}}}')
+
+    def forget(self) -> None:
+        """No death is of interest any more."""
+        self._seen.clear()
+
+    def access(self, tensor: torch.Tensor) -> tuple[Access, bool]:
+        """The bytes, and whether all of them are the tensor's."""
+        seen, _ = self.known(tensor)
+        offset, length, dense = _extent(tensor)
+        return (seen.known.serial, offset + seen.shift, length), dense
+
+    def ours(self, tensor: torch.Tensor) -> bool:
+        return (
+            tensor.device.type == self.device
+            and tensor.layout is torch.strided
+            and not torch._is_functional_tensor(tensor)
+        )
+
+    def states(self, states: Iterable[State]) -> None:
         for state in states:
-            key = storage_key(state.tensor)
-            if key not in self.expected:
-                weakref.finalize(state.tensor.untyped_storage(), self.expected.pop, key, None)
-            state = dataclasses.replace(state, tensor=torch.empty(0))
-            self.expected.setdefault(key, []).append(state)
+            if plain(type(state.tensor)) and self.ours(state.tensor):
+                seen, _ = self.known(state.tensor)
+                self.raw.line(
+                    {"r": "state", "s": seen.known.serial, "role": state.role, "name": state.name,
+                     "m": state.module}
+                )  # fmt: skip
 
-    def finish(self, states: Iterable[State]) -> None:
-        """After the step: where state is now. Of two names the later gives the role."""
-        for state in states:
-            known = self.by_key.get(storage_key(state.tensor))
-            if known is not None:
-                known.role, known.layer = state.role, state.layer
-                self.end[state.role, state.name] = known
+    # Ops.
 
-    def access(self, tensor: torch.Tensor, born: int) -> Range:
-        storage = self.storage(tensor, born)
-        offset, length = _extent(tensor)
-        return (storage, offset, length)
+    def start_step(self, step: int) -> None:
+        self.step, self.calls = step, 0
+        self._views, self._views_ns = 0, 0
+        self.active = True
 
-    def accesses(self, value: Any, born: int) -> list[Range]:
-        leaves = tree_leaves(value)
-        return [
-            self.access(leaf, born)
-            for leaf in leaves
-            if isinstance(leaf, torch.Tensor) and leaf.device.type == self.device
-        ]
-
-    def phase(self) -> str:
-        if torch._C._current_graph_task_id() != -1:
-            return "backward"
-        return "update" if self.in_update else "forward"
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        phase = self.phase()
-        layer = self.layers.of(phase)
-        reads = self.accesses((args, kwargs), -1)
-        cuda = self.device == "cuda"
-        if cuda:
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-        tag, self.calls = self.calls, self.calls + 1
-        self.tags.push((self.step + 1) << 32 | tag)
+        if not self.active or self.paused:
+            return func(*args, **kwargs)
+        if not all(map(plain, types)):
+            return NotImplemented  # a wrapper: its dispatch comes back with what is inside
+        try:
+            kind = self._kinds.get(func)
+            if kind is None:
+                kind = self._kinds.setdefault(func, _learn(func))
+            place = self.layers.place()
+            call = None if kind.view else self._gather(kind, args, kwargs)
+        except Exception as error:  # noqa: BLE001
+            self.on_failure(error)
+            return func(*args, **kwargs)
+        if call is None:
+            begin = time.perf_counter_ns()
+            result = func(*args, **kwargs)
+            self._views += 1
+            self._views_ns += time.perf_counter_ns() - begin
+            return result
+        number, self.calls = self.calls, self.calls + 1
+        self.tags.push(self.step, number)
+        begin = time.perf_counter_ns()
         try:
             result = func(*args, **kwargs)
         finally:
+            took = time.perf_counter_ns() - begin
             self.tags.pop()
-        index = len(self.ops)
-        known = {id(s) for s, _, _ in reads}
-        outputs = self.accesses(result, index)
-        fresh = [a for a in outputs if id(a[0]) not in known and a[0].born == index]
-        writes, once = self.written(func, args, kwargs)
-        workspace = 0
-        if cuda:
-            grown = torch.cuda.memory_allocated() - before
-            workspace = max(0, torch.cuda.max_memory_allocated() - before - max(grown, 0))
-        if func._schema.name in _EMPTY or not (fresh or writes):
-            return result  # nothing is written: a view, a read of the host
-        op = SeenOp(
-            kind=str(func._schema.name),
-            phase=phase,
-            layer=layer,
-            tag=tag,
-            workspace=workspace,
-            random=torch.Tag.nondeterministic_seeded in func.tags,
-            reads=reads,
-            writes=fresh + writes,
-            once=once,
-        )
-        self.add(op, args, kwargs, fresh, writes)
+        try:
+            self._write(kind, place, number, call, args, kwargs, result, took)
+        except Exception as error:  # noqa: BLE001
+            self.on_failure(error)
         return result
 
-    def written(self, func: Any, args: Any, kwargs: Any) -> tuple[list[Range], list[Storage]]:
-        """Accesses of the arguments that the schema, or what is known of batch norm, says are
-        written; and which of them only the first run writes."""
-        accesses: list[Range] = []
-        once: list[Storage] = []
-        schema = func._schema
-        by_name = dict(kwargs)
-        for argument, value in zip(schema.arguments, args):
-            by_name[argument.name] = value
-        training = by_name.get("training", by_name.get("train", True))
-        for argument in schema.arguments:
-            value = by_name.get(argument.name)
-            if value is None:
-                continue
-            statistics = argument.name in ("running_mean", "running_var")
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                accesses += self.accesses(value, -1)
-            elif statistics and training and "backward" not in schema.name:
-                extra = self.accesses(value, -1)
-                accesses += extra
-                once += [a[0] for a in extra]
-        return accesses, once
+    def _gather(self, kind: _Kind, args: Any, kwargs: Any) -> _Call:
+        call = _Call()
+        values = list(args) + list(kwargs.values())
+        out = {id(_argument(args, kwargs, p, n)) for p, n, only in kind.written
+               if only or kind.overwrites}  # fmt: skip
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                if self.ours(value):
+                    access, dense = self.access(value)
+                    if id(value) not in out or not dense:
+                        call.reads.append(access)
+            elif isinstance(value, (list, tuple)) and value:
+                self._gather_list(call, kind, value, id(value) in out)
+        return call
 
-    def add(
-        self, op: SeenOp, args: Any, kwargs: Any, fresh: list[Range], writes: list[Range]
-    ) -> None:
-        many = "_foreach" in op.kind or "_fused" in op.kind
-        parts = self.split(args, kwargs, fresh, writes) if many else None
-        if not parts:
-            self.ops.append(op)
+    def _gather_list(self, call: _Call, kind: _Kind, value: Any, out: bool) -> None:
+        part = []
+        for each in value:
+            if isinstance(each, torch.Tensor) and self.ours(each):
+                access, dense = self.access(each)
+                part.append(access)
+                if not out or not dense:
+                    call.reads.append(access)
+        if kind.many and len(part) == len(value):
+            call.lists.append(part)
+
+    def _write(
+        self, kind: _Kind, place: tuple[str, int], number: int, call: _Call, args: Any,
+        kwargs: Any, result: Any, took: int
+    ) -> None:  # fmt: skip
+        writes, once, sync = self._written(kind, args, kwargs)
+        fresh: list[Access] = []
+        for value in result if isinstance(result, (list, tuple)) else (result,):
+            for each in value if isinstance(value, (list, tuple)) else (value,):
+                if not isinstance(each, torch.Tensor):
+                    sync = sync or isinstance(each, (bool, int, float))
+                elif self.ours(each):
+                    seen, new = self.known(each)
+                    if new:
+                        fresh.append((seen.known.serial, 0, seen.known.bytes))
+                else:
+                    sync = sync or each.device.type == "cpu" != self.device
+        if kind.empty:
+            for serial, _, _ in fresh:
+                self.raw.text(f'{{"r":"make","s":{serial}}}')
             return
-        for index, (part_reads, part_writes) in enumerate(parts):
-            self.ops.append(
-                SeenOp(
-                    kind=op.kind,
-                    phase=op.phase,
-                    layer=op.layer,
-                    tag=op.tag,
-                    workspace=op.workspace if index == 0 else 0,
-                    random=op.random,
-                    reads=part_reads,
-                    writes=part_writes,
-                    once=op.once,
-                    group=self.groups,
-                    share=len(parts),
-                )
-            )
-        for storage, _, _ in fresh:
-            storage.born = len(self.ops) - 1
-        self.groups += 1
+        if not (fresh or writes or call.reads):
+            return
+        parts = [
+            f'{{"r":"call","c":{number},"kind":"{kind.name}","phase":"{place[0]}","m":{place[1]},'
+            f'"in":{_text(call.reads)},"out":{_text(writes + fresh)},"host":{took}'
+        ]
+        if fresh:
+            parts.append(f'"makes":{[serial for serial, _, _ in fresh]}')
+        if call.lists:
+            parts.append(f'"lists":[{",".join(map(_text, call.lists))}]')
+        if once:
+            parts.append(f'"once":{once}')
+        if kind.random:
+            parts.append('"random":true')
+        if sync and call.reads and not (fresh or writes):
+            parts.append('"sync":true')
+        if self.layers.micro_batch:
+            parts.append(f'"mb":{self.layers.micro_batch}')
+        if self._views:
+            parts.append(f'"before":[{self._views_ns},{self._views}]')
+            self._views, self._views_ns = 0, 0
+        self.raw.text(",".join(parts) + "}")
 
-    def split(
-        self, args: Any, kwargs: Any, fresh: list[Range], writes: list[Range]
-    ) -> list[tuple[list[Range], list[Range]]] | None:
-        """A multi-tensor op as one per tensor: the i-th of every list, with all that is no list."""
-        lists, shared = [], []
-        for value in list(args) + list(kwargs.values()):
-            if isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
-                lists.append(value)
-            elif isinstance(value, torch.Tensor) and value.device.type == self.device:
-                shared.append(value)
-        lengths = {len(each) for each in lists}
-        if len(lengths) != 1:
-            return None
-        written = {id(storage) for storage, _, _ in writes}
-        parts = []
-        for i in range(lengths.pop()):
-            mine = [each[i] for each in lists if each[i].device.type == self.device]
-            part = [self.access(tensor, -1) for tensor in mine]
-            part_writes = [a for a in part if id(a[0]) in written]
-            if fresh:
-                part_writes = part_writes + [fresh[i]]
-            parts.append((part + [self.access(t, -1) for t in shared], part_writes))
-        return parts
+    def _written(self, kind: _Kind, args: Any, kwargs: Any) -> tuple[list[Access], list[int], bool]:
+        """Accesses of the arguments that the schema, or what is known of batch norm, says are
+        written; which of them only the first run writes; whether the host waits for it."""
+        writes: list[Access] = []
+        once: list[int] = []
+        sync = False
+        for position, name, _ in kind.written:
+            value = _argument(args, kwargs, position, name)
+            for each in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(each, torch.Tensor):
+                    if self.ours(each):
+                        writes.append(self.access(each)[0])
+                    else:
+                        sync = sync or kind.name == "aten::copy_"
+        if kind.statistics and (
+            kind.training is None or _argument(args, kwargs, *kind.training) is not False
+        ):
+            for position, name in kind.statistics:
+                value = _argument(args, kwargs, position, name)
+                if isinstance(value, torch.Tensor) and self.ours(value):
+                    writes.append(self.access(value)[0])
+                    once.append(writes[-1][0])
+        return writes, once, sync
+
+
+def _text(accesses: list[Access]) -> str:
+    return "[" + ",".join(f"[{s},{o},{n}]" for s, o, n in accesses) + "]"

@@ -28,3 +28,16 @@ def run(*arguments: str | os.PathLike[str], program: str | None = None) -> str:
             done.stderr.strip() or f"superneurons ended with exit code {done.returncode}"
         )
     return done.stdout
+
+
+def find_library() -> str | None:
+    """The CUPTI collector: beside the program, else in the lib folder of where it was installed."""
+    program = find_program()
+    if program is None:
+        return None
+    folder = Path(program).resolve().parent
+    for place in (".", "../lib", "../lib64", "../lib/x86_64-linux-gnu"):
+        library = folder / place / "libsuperneurons_cupti.so"
+        if library.exists():
+            return str(library.resolve())
+    return None

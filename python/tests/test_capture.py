@@ -1,52 +1,237 @@
-"""The PyTorch capture on the CPU: what it writes is a lawful trace."""
+"""The PyTorch capture on the CPU: what it writes is a lawful trace that can be planned for."""
 
 import gzip
+import importlib
+import os
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from superneurons.capture import capture  # noqa: E402
+import superneurons  # noqa: E402
+from superneurons.files import BadInput  # noqa: E402
 from superneurons.traces import read_trace  # noqa: E402
+from torch_models import Block, Checkpointed, ConvNet, Lstm, Mlp, training  # noqa: E402
+
+
+def captured(tmp_path, step, named="net.jsonl", steps=2, **options):
+    """Captures training steps, and gives the trace, the report and the losses."""
+    file = str(tmp_path / named)
+    with superneurons.capture(file, warmup=1, steps=steps, untouched=1, **options) as capture:
+        losses = [step() for _ in range(steps + 3)]
+    return read_trace(file), capture.report, [float(loss) for loss in losses]
+
+
+def made(make, **options):
+    torch.manual_seed(1)
+    model = make()
+    return model, training(model, **options)
+
+
+def adam(model):
+    return torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+PROGRAMS = {
+    "mlp": lambda: made(Mlp),
+    "conv": lambda: made(ConvNet),
+    "transformer": lambda: made(Block),
+    "lstm": lambda: made(Lstm),
+    "autocast": lambda: made(Block, autocast=True),
+    "accumulation": lambda: made(ConvNet, micro_batches=3),
+    "checkpointing": lambda: made(Checkpointed),
+    "reentrant": lambda: made(lambda: Checkpointed(reentrant=True)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_captured_is_lawful_exact_and_the_program_unchanged(tmp_path, name):
+    model, step = PROGRAMS[name]()
+    alone = [float(step()) for _ in range(5)]
+    model, step = PROGRAMS[name]()
+    trace, report, losses = captured(tmp_path, step, model=model)
+    assert losses == alone
+    assert report.warnings == []
+    assert trace.capabilities["accesses"] == trace.capabilities["frees"] == "exact"
+    assert {op.phase for op in trace.ops} >= {"forward", "backward", "update"}
+    parameters = sum(p.numel() * 4 for p in model.parameters())
+    for role in ("parameter", "optimizer_state"):
+        found = sum(tensor.bytes for tensor in trace.tensors if tensor.role == role)
+        assert found == parameters
+    layers = {name for name, _ in model.named_modules()}
+    assert {op.layer for op in trace.ops} <= layers
+    with_weights = {name.rpartition(".")[0] for name, _ in model.named_parameters()}
+    assert with_weights <= {tensor.layer for tensor in trace.tensors}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_policies_plan_for_it_and_the_plans_replay_to_the_bit(tmp_path, program, name):
+    model, step = PROGRAMS[name]()
+    captured(tmp_path, step, model=model)
+    file = str(tmp_path / "net.jsonl")
+    assert "lawful" in program("check", file)
+    for policy in ("recorded", "liveness", "recompute", "liveness+offload"):
+        out = program("replay", file, "--policy", policy, "--budget", "1GiB", "--on", "host")
+        assert "equal" in out and "not equal" not in out
+
+
+def test_forward_and_backward_of_a_module_have_its_path(tmp_path):
+    model, step = made(Block)
+    trace, _, _ = captured(tmp_path, step)  # of a model that is not given
+    backward = [op for op in trace.ops if op.phase == "backward" and op.kind == "aten::mm"]
+    assert {op.layer for op in backward} >= {"block.linear1", "block.linear2", "head"}
+    norm = [op for op in trace.ops if "layer_norm" in op.kind]
+    assert [op.layer for op in norm if op.phase == "forward"] == ["block.norm1", "block.norm2"]
+    assert [op.layer for op in norm if op.phase == "backward"] == ["block.norm2", "block.norm1"]
 
 
 @pytest.mark.parametrize("foreach", [False, True])
-def test_a_small_network_is_captured_as_a_lawful_trace(tmp_path, foreach):
-    torch.manual_seed(1)
-    model = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 4, 3),
-        torch.nn.BatchNorm2d(4),
-        torch.nn.ReLU(inplace=True),
-        torch.nn.Flatten(),
-        torch.nn.Linear(4 * 6 * 6, 10),
-    )
+def test_a_multi_tensor_update_is_one_op_per_tensor(tmp_path, foreach):
+    model, _ = made(ConvNet)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=foreach)
-    data, labels = torch.randn(2, 3, 8, 8), torch.tensor([1, 2])
+    trace, _, _ = captured(tmp_path, training(model, optimizer))
+    updates = [op for op in trace.ops if op.phase == "update" and "add" in op.kind]
+    groups = {op.launch_group for op in updates}
+    assert len(updates) == 2 * 6 and (groups != {-1}) == foreach
+    written = {trace.tensors[a.tensor].name for op in updates for a in op.writes}
+    assert written >= {name for name, _ in model.named_parameters()}
 
-    def training_step():
-        optimizer.zero_grad(set_to_none=True)
-        torch.nn.functional.cross_entropy(model(data), labels).backward()
-        optimizer.step()
 
-    file = str(tmp_path / "net.jsonl.gz")
-    summary = capture(
-        training_step,
-        model,
-        optimizer,
-        file,
-        traced=1,
-        untraced=1,
-        name="net",
-        device="cpu",
-        batch=2,
-    )
-    trace = read_trace(file)
-    assert summary["ops"] == len(trace.ops) and trace.batch == 2
-    assert {op.phase for op in trace.ops} == {"forward", "backward", "update"}
-    parameters = sum(p.numel() * 4 for p in model.parameters())
-    for role, wanted in (("parameter", parameters), ("optimizer_state", parameters)):
-        assert sum(tensor.bytes for tensor in trace.tensors if tensor.role == role) == wanted
-    assert (
-        gzip.decompress(open(file, "rb").read()).count(b"\n")
-        == len(trace.tensors) + len(trace.ops) + len(trace.carry) + 2
-    )
+def test_a_fused_update_is_separable_too(tmp_path):
+    model, _ = made(Mlp)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+    trace, _, _ = captured(tmp_path, training(model, optimizer))
+    updates = [op for op in trace.ops if "_fused_adamw_" in op.kind]
+    assert len(updates) == 4 and len({op.launch_group for op in updates}) == 1
+    for op in updates:
+        roles = sorted(trace.tensors[access.tensor].role for access in op.writes)
+        assert roles.count("optimizer_state") in (2, 3) and roles.count("parameter") == 1
+
+
+def test_gradients_of_micro_batches_are_added_up_in_one_storage(tmp_path):
+    model, step = made(Mlp, micro_batches=3)
+    trace, _, _ = captured(tmp_path, step)
+    assert sorted({op.micro_batch for op in trace.ops}) == [0, 1, 2]
+    sums = [op for op in trace.ops if op.kind == "aten::add_" and op.phase == "backward"]
+    assert len(sums) == 2 * 4
+    assert {trace.tensors[op.writes[0].tensor].role for op in sums} == {"gradient"}
+    assert {op.layer for op in sums} == {"0", "2"}
+
+
+def test_what_checkpointing_makes_again_is_recompute_and_can_be_stripped(tmp_path):
+    plain, _, _ = captured(tmp_path, made(lambda: Checkpointed(False))[1], "plain.jsonl")
+    for reentrant in (False, True):
+        step = made(lambda: Checkpointed(reentrant=reentrant))[1]
+        trace, _, _ = captured(tmp_path, step, "checkpointed.jsonl")
+        again = [op for op in trace.ops if op.phase == "recompute"]
+        assert {op.layer.partition(".")[0] for op in again} == {"blocks"} and len(again) >= 6
+        step = made(lambda: Checkpointed(reentrant=reentrant))[1]
+        stripped, report, _ = captured(tmp_path, step, "s.jsonl", strip_recompute=True)
+        assert not any("recompute ops" in warning for warning in report.warnings)
+        kinds = [(op.kind, op.phase, op.layer) for op in stripped.ops]
+        assert kinds == [(op.kind, op.phase, op.layer) for op in plain.ops]
+        sizes = [(t.bytes, t.freed_before) for t in stripped.tensors if t.role == "activation"]
+        assert sizes == [(t.bytes, t.freed_before) for t in plain.tensors if t.role == "activation"]
+
+
+def test_casts_of_autocast_live_until_it_ends(tmp_path):
+    model, step = made(Mlp, autocast=True)
+    trace, _, _ = captured(tmp_path, step)
+    forward = [op for op in trace.ops if op.phase == "forward"]
+    casts = {a.tensor for op in forward if op.kind == "aten::_to_copy" for a in op.writes}
+    weights = [trace.tensors[i] for i in casts if trace.tensors[i].shape == [16, 8]]
+    assert [tensor.dtype for tensor in weights] == ["bf16"]
+    last = max(i for i, op in enumerate(trace.ops) if op.phase == "backward")
+    assert weights[0].freed_before <= last
+
+
+def test_saved_tensors_on_the_host_give_the_same_trace(tmp_path):
+    plain, _, alone = captured(tmp_path, made(Block)[1], "plain.jsonl")
+    trace, report, losses = captured(tmp_path, made(Block)[1], "offload.jsonl", offload=True)
+    assert losses == alone and report.warnings == []
+    assert [(op.kind, op.phase, op.layer) for op in trace.ops] == [
+        (op.kind, op.phase, op.layer) for op in plain.ops
+    ]
+    accesses = [[op.reads, op.writes] for op in trace.ops]
+    assert accesses == [[op.reads, op.writes] for op in plain.ops]
+    assert [t.freed_before for t in trace.tensors] == [t.freed_before for t in plain.tensors]
+    assert trace.step_ns_untraced == 0  # it was another program
+
+
+def test_two_optimizers_make_one_training_step(tmp_path):
+    torch.manual_seed(1)
+    first, second = Mlp(), torch.nn.Linear(10, 10)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (first, second)]
+    data = Mlp.data()
+
+    def step():
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+            loss = second(first(data)).square().mean()
+            loss.backward()
+            optimizer.step()
+        return loss.detach()
+
+    trace, _, _ = captured(tmp_path, step, steps=2)
+    updated = {a.tensor for op in trace.ops if op.phase == "update" for a in op.writes}
+    names = {trace.tensors[i].name for i in updated}
+    assert names == {"Mlp.0.weight", "Mlp.0.bias", "Mlp.2.weight", "Mlp.2.bias",
+                     "Linear.weight", "Linear.bias"}  # fmt: skip
+
+
+def test_steps_can_be_marked_where_there_is_no_optimizer(tmp_path):
+    torch.manual_seed(1)
+    weight = torch.randn(8, 8, requires_grad=True)
+    data = torch.randn(4, 8)
+
+    def step():
+        loss = (data @ weight).square().mean()
+        loss.backward()
+        with torch.no_grad():
+            weight.sub_(weight.grad, alpha=0.1)
+        weight.grad = None
+        superneurons.training_step()
+        return loss.detach()
+
+    trace, _, _ = captured(tmp_path, step)
+    kinds = [op.kind for op in trace.ops]
+    assert kinds.count("aten::mm") == 2 and "aten::sub_" in kinds
+    superneurons.training_step()  # and does nothing without a capture
+
+
+def test_too_few_training_steps_are_an_error_but_not_the_programs(tmp_path):
+    _, step = made(Mlp)
+    with pytest.raises(BadInput, match="ended after 1 training steps"):
+        with superneurons.capture(str(tmp_path / "t.jsonl"), warmup=5):
+            step()
+    with pytest.raises(ZeroDivisionError):
+        with superneurons.capture(str(tmp_path / "t.jsonl"), warmup=5):
+            step()
+            raise ZeroDivisionError
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_profiler_that_is_active_wins(tmp_path, capsys):
+    _, step = made(Mlp)
+    with torch.profiler.profile():
+        with pytest.raises(BadInput, match="torch.profiler is active"):
+            captured(tmp_path, step)
+    assert capsys.readouterr().err.count("not captured: torch.profiler is active") == 1
+
+
+def test_nothing_is_left_behind_in_pytorch(tmp_path):
+    _, step = made(ConvNet)
+    captured(tmp_path, step)
+    assert torch.utils._python_dispatch._len_torch_dispatch_stack() == 0
+    module = torch.nn.modules.module
+    assert not module._global_forward_hooks and not module._global_forward_pre_hooks
+    optimizer = importlib.import_module("torch.optim.optimizer")
+    assert not optimizer._global_optimizer_post_hooks and not optimizer._global_optimizer_pre_hooks
+
+
+def test_packed_files_have_all_records(tmp_path):
+    _, step = made(Mlp)
+    trace, _, _ = captured(tmp_path, step, "net.jsonl.gz", batch=4, name="mlp")
+    assert (trace.batch, trace.name, trace.device) == (4, "mlp", "cpu")
+    lines = gzip.decompress((tmp_path / "net.jsonl.gz").read_bytes()).count(b"\n")
+    assert lines == len(trace.tensors) + len(trace.ops) + len(trace.carry) + 2

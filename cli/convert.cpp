@@ -1,0 +1,29 @@
+// convert: what a capture of a PyTorch program wrote while it ran → trace.
+#include <memory>
+
+#include "cli/options.h"
+#include "cli/session.h"
+#include "cli/trace_python.h"
+
+namespace superneurons {
+
+void add_convert_command(cli::App& app, Session& session) {
+  struct ConvertOptions {
+    std::string raw, output;
+    bool strip_recompute = false;
+  };
+  auto options = std::make_shared<ConvertOptions>();
+  auto* command = add_command(
+      app, session, "convert",
+      "make a trace of the raw capture that trace --keep-raw, or a program that was killed, left",
+      "raw -o train.jsonl.gz", [options, &session] {
+        return convert_raw(options->raw, options->output, options->strip_recompute, session);
+      });
+  command->add_option("raw", options->raw, "raw capture: a file, or the folder of several")
+      ->required();
+  add_output_option(*command, "-o,--output", options->output, "trace to write")->required();
+  command->add_flag("--strip-recompute", options->strip_recompute,
+                    "without what activation checkpointing computes again");
+}
+
+}  // namespace superneurons

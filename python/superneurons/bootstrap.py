@@ -1,0 +1,84 @@
+"""In a program started by `superneurons trace -- python ...`: waits for PyTorch to be imported,
+then starts a capture session. The options come as JSON in $SUPERNEURONS_CAPTURE."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+VARIABLE = "SUPERNEURONS_CAPTURE"
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads PyTorch as always, and tells afterwards."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: Any) -> Any:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The module shall see its own loader, as it does without us.
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        start()
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "torch":
+            return None
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(self)
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec: importlib.machinery.ModuleSpec | None = find(name, path, target) if find else None
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader)
+                return spec
+        return None
+
+
+def arm() -> None:
+    if "torch" in sys.modules:
+        start()
+    else:
+        sys.meta_path.insert(0, _Finder())
+
+
+def start() -> None:
+    """PyTorch is there. Nothing that fails here is the program's concern."""
+    try:
+        from superneurons import session
+
+        options = session.Options(**json.loads(os.environ[VARIABLE]))
+        session.current = session.Session(options)
+        atexit.register(_at_exit, session.current)
+    except Exception as error:  # noqa: BLE001
+        print(f"superneurons: not captured: {error}", file=sys.stderr)
+
+
+def _at_exit(ended: Any) -> None:
+    """Says what became of it, for the launcher: a program without any training step says nothing,
+    for it may be a data-loader worker."""
+    if os.getpid() != ended.process:
+        return
+    with contextlib.suppress(Exception):
+        ended.end()
+        path = os.path.join(ended.options.folder, f"status.{ended.process}.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"steps": ended.ended, "reason": ended.reason}, file)

@@ -1,0 +1,91 @@
+"""`with superneurons.capture("t.jsonl.gz", model=model, optimizer=optimizer):` in a program."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from superneurons import session
+from superneurons.convert import Report, convert
+from superneurons.files import BadInput
+from superneurons.program import find_library
+
+
+class Capture:
+    """Captures training steps that run inside the context and writes a trace when it is left.
+
+    `path`: the trace. `model`: whose names the tensors get (all modules that run, if none is
+    given). `optimizer`: one or several whose steps count as training steps (all, if none is given;
+    or `superneurons.training_step()`). `warmup` training steps are left alone first, `steps` are
+    watched and give the trace, `untouched` more give its time. `strip_recompute`: without what
+    activation checkpointing computes again. `offload`: saved tensors live on the host meanwhile.
+    `library`: the CUPTI collector, found by itself beside the `superneurons` program.
+    `report` says afterwards what was captured. BadInput where there is nothing to write.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        model: Any = None,
+        optimizer: Any = None,
+        warmup: int = 3,
+        steps: int = 3,
+        untouched: int = 5,
+        name: str = "",
+        batch: int = 0,
+        strip_recompute: bool = False,
+        offload: bool = False,
+        library: str | None = None,
+        device: str = "",
+    ) -> None:
+        if warmup < 0 or steps < 1 or untouched < 0:
+            raise ValueError("warmup and untouched are at least 0, steps at least 1")
+        self.path = path
+        self.report: Report | None = None
+        self._strip, self._batch = strip_recompute, batch
+        self._model = model
+        several = isinstance(optimizer, Iterable)
+        self._optimizers = optimizer if several else [] if optimizer is None else [optimizer]
+        self._options = session.Options(
+            warmup=warmup, steps=steps, untouched=untouched, offload=offload, name=name,
+            device=device, library=(find_library() or "") if library is None else library,
+        )  # fmt: skip
+        self._session: session.Session | None = None
+
+    def __enter__(self) -> Capture:
+        if session.current is not None:
+            raise RuntimeError("a capture is under way in this process already")
+        self._options.folder = tempfile.mkdtemp(prefix="superneurons-")
+        self._session = session.Session(self._options, self._model, self._optimizers)
+        session.current = self._session
+        self._session.begin()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._session is not None
+        ended = self._session
+        ended.end()
+        try:
+            if ended.raw is not None:
+                self.report = convert(
+                    ended.raw_path(), self.path, strip_recompute=self._strip, batch=self._batch
+                )
+            elif kind is None:
+                raise BadInput(f"nothing was captured: {ended.reason}", self.path)
+        except BadInput as problem:
+            if kind is None:
+                raise
+            session.say(str(problem))  # the program's own error is the answer
+        finally:
+            if os.getpid() == ended.process:
+                shutil.rmtree(self._options.folder, ignore_errors=True)

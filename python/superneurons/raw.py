@@ -1,0 +1,120 @@
+"""Raw captures: what is written while a PyTorch program is watched, line by line, so that a program
+that is killed leaves all but its last line. `superneurons.convert` makes a trace of it later.
+
+JSON Lines, one file per process. The first line is the header. In the order in which it happened:
+
+    module    id, root, path, class, weights          a module of the model that started at `root`
+    storage   s, bytes, dtype, shape                  a storage seen for the first time, by serial
+    state     s, role, name, m                        state that has a name, before the next step
+    step      step, allocated                         a traced training step begins
+    call      c, kind, phase, m, mb, in, out, ...     an op of it, by its number in the step
+    make      s                                       memory that nobody has written yet
+    free      s                                       a storage died: before the next call
+    memory    c, workspace                            of the allocator, in a call of the step ended
+    step_end  step, ns
+    untouched ns, host_ns, allocated, reserved        training steps that nobody watched
+    note      text                                    what went wrong
+    end
+
+An access is `[s, offset, length]` in bytes. A call has `in` and `out`, `makes` (storages new with
+it), `once` (written by its first run only), `random`, `sync` (the host waits for the device),
+`host` (ns of the call itself), `before` (ns and number of calls since the last that were views) and,
+of multi-tensor ops, `lists`: the accesses of each list of tensors.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from superneurons.files import LONGEST_LINE, BadInput, header_problem
+
+FORMAT = "superneurons-capture"
+VERSION = "0.1"
+
+
+class RawWriter:
+    """Appends records to a file, each with one system call: nothing waits in this process, so that
+    a kill loses nothing and a fork()ed child has nothing to write twice."""
+
+    def __init__(self, path: str, header: dict[str, Any]) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self.line({"r": "header", "format": FORMAT, "version": VERSION, **header})
+
+    def line(self, record: dict[str, Any]) -> None:
+        self.text(json.dumps(record, separators=(",", ":")))
+
+    def text(self, text: str) -> None:
+        """One record that is JSON already."""
+        if self._file >= 0:
+            data = memoryview((text + "\n").encode("utf-8", "replace"))
+            while data:
+                data = data[os.write(self._file, data) :]
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+@dataclass
+class RawReader:
+    """Reads records in order; `cut` says where a file ends too early."""
+
+    path: str
+    header: dict[str, Any] = field(default_factory=dict)
+    cut: str = ""  # "" where the file is whole
+    line: int = 0
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """All after the header. BadInput for a damaged line, unless it is the last one."""
+        ended = False
+        self.line, self.cut, self.header = 0, "", {}
+        damaged = ""
+        for text in self._lines():
+            if damaged:
+                raise BadInput(damaged, self.path, self.line)
+            self.line += 1
+            try:
+                record = json.loads(text)
+            except ValueError:
+                damaged = "is no JSON (would be one record per line)"
+                continue
+            except RecursionError:
+                raise BadInput("is nested too deeply", self.path, self.line) from None
+            if not isinstance(record, dict):
+                raise BadInput("is no JSON object", self.path, self.line)
+            if not self.header:
+                problem = header_problem(record, FORMAT)
+                if problem:
+                    raise BadInput(problem, self.path, 1)
+                self.header = record
+                continue
+            ended = ended or record.get("r") == "end"
+            yield record
+        if not self.header:
+            raise BadInput("is empty (would start with a header)", self.path, 1)
+        if damaged or not ended:
+            self.cut = f"ends early, in line {self.line}" if damaged else "has no end record"
+
+    def _lines(self) -> Iterator[bytes]:
+        try:
+            with gzip.open(self.path) if self.path.endswith(".gz") else open(self.path, "rb") as file:
+                while text := file.readline(LONGEST_LINE + 1):
+                    if len(text) > LONGEST_LINE:
+                        raise BadInput("is a line that is too long", self.path, self.line + 1)
+                    if text.strip():
+                        yield text
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            if self.header:
+                self.cut = f"is damaged gzip ({error})"
+                return
+            raise BadInput(f"is damaged gzip ({error})", self.path) from None
+        except OSError as error:
+            raise BadInput(f"cannot be read ({error.strerror})", self.path) from None

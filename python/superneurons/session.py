@@ -1,0 +1,444 @@
+"""One capture of a PyTorch program as it runs: when it starts and stops, what it leaves behind.
+
+Training steps are counted by the steps of the optimizers. The first `warmup` are left alone, the
+next `steps` are watched, `untouched` more are timed from their ends alone, and then nothing of
+this is left in the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from superneurons.dispatch import Recorder, State
+from superneurons.layers import Layers
+from superneurons.memory_history import MemoryHistory, workspaces
+from superneurons.peaks import Peaks
+from superneurons.raw import RawWriter
+
+current: Session | None = None  # of this process: PyTorch's hooks are of the process too
+
+
+@dataclass
+class Options:
+    """What to capture, and where to write it."""
+
+    folder: str = "."
+    warmup: int = 3  # training steps left alone first
+    steps: int = 3  # watched
+    untouched: int = 5  # timed
+    stop_after: bool = False  # ends the program then
+    offload: bool = False  # saved tensors live on the host
+    compiled: bool = False  # leave torch.compile on
+    library: str = ""  # the CUPTI collector; "": no times of kernels
+    name: str = ""
+    device: str = ""  # "cuda" or "cpu"; "": CUDA if the program uses it
+
+
+def say(text: str) -> None:
+    """One line for the user, wherever standard error is."""
+    with contextlib.suppress(Exception):
+        print(f"superneurons: {text}", file=sys.stderr, flush=True)
+
+
+class Rounds:
+    """Training steps of a program with several optimizers: one has ended when every optimizer has
+    stepped since the last ended. An optimizer that is new belongs to the step that seemed to be
+    over."""
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._stepped: set[int] = set()
+        self.count = 0
+
+    def stepped(self, optimizer: Any) -> bool:
+        """Whether this ends a training step."""
+        if optimizer not in self._known:
+            self._known.add(optimizer)
+            self._stepped.clear()
+            if len(self._known) > 1:
+                return False
+            self.count += 1
+            return True
+        self._stepped.add(id(optimizer))
+        if {id(known) for known in self._known} <= self._stepped:
+            self._stepped.clear()
+            self.count += 1
+            return True
+        return False
+
+
+class Tags:
+    """Tells the CUPTI collector and the allocator's history which op runs."""
+
+    def __init__(self, library: Any, memory: MemoryHistory | None) -> None:
+        self._library, self._memory = library, memory
+
+    def push(self, step: int, call: int) -> None:
+        if self._library is not None:
+            self._library.superneurons_tag_push(ctypes.c_uint64((step + 1) << 32 | call))
+        if self._memory is not None:
+            self._memory.mark(f"{step}.{call}")
+
+    def pop(self) -> None:
+        if self._library is not None:
+            self._library.superneurons_tag_pop()
+        if self._memory is not None:
+            self._memory.mark("")
+
+
+class Session:
+    """Idle → warm-up → watched → timed → over. `end()` may come at any time."""
+
+    def __init__(
+        self, options: Options, model: torch.nn.Module | None = None, optimizers: Any = ()
+    ) -> None:
+        self.options = options
+        self.state = "warmup"
+        self.reason = ""  # why nothing, or less than asked for, was captured
+        self.ended = 0  # training steps
+        self.raw: RawWriter | None = None
+        self.process = os.getpid()
+        self._model = model
+        self._optimizers = [weakref.ref(each) for each in optimizers]  # in the order of their steps
+        self._only = bool(self._optimizers)
+        self._rounds = Rounds()
+        self._marked = False
+        self._thread = 0
+        self._layers: Layers | None = None
+        self._recorder: Recorder | None = None
+        self._memory: MemoryHistory | None = None
+        self._library: Any = None
+        self._offload: Any = None
+        self._times: list[int] = []
+        self._events: list[Any] = []
+        self._peaks = Peaks(torch)
+        self._began = 0
+        self._handles = [
+            register_optimizer_step_pre_hook(self._guarded(self._before_step)),
+            register_optimizer_step_post_hook(self._guarded(self._after_step)),
+        ]
+        os.register_at_fork(after_in_child=self._forked)
+        if options.offload:
+            from superneurons.offload import OffloadSaved
+
+            self._offload = OffloadSaved(lambda: self._recorder)
+            self._offload.open()
+
+    # Hooks. None lets an error out.
+
+    def _guarded(self, hook: Callable[[Any], None]) -> Callable[..., None]:
+        def guarded(optimizer: Any, *_: Any) -> None:
+            if self.state == "over":
+                return
+            try:
+                hook(optimizer)
+            except Exception as error:  # noqa: BLE001
+                self.fail(error)
+
+        return guarded
+
+    def _forked(self) -> None:
+        """In a child process: everything here belongs to the parent."""
+        self.state = "over"
+        if self._recorder is not None:
+            self._recorder.active = False
+        if self.raw is not None:
+            self.raw.close()
+
+    def _before_step(self, optimizer: Any) -> None:
+        if self._layers is not None:
+            self._layers.in_update = True
+
+    def _after_step(self, optimizer: Any) -> None:
+        if self._layers is not None:
+            self._layers.in_update = False
+        if not any(known() is optimizer for known in self._optimizers):
+            if self._only:
+                return
+            self._optimizers.append(weakref.ref(optimizer))
+        if self._rounds.stepped(optimizer) and not self._marked:
+            self._boundary()
+
+    def mark(self) -> None:
+        """The program says itself where a training step ends; then optimizers no longer do."""
+        if self.state == "over" or os.getpid() != self.process:
+            return
+        if not self._marked and self.state == "warmup":
+            self.ended = 0  # what optimizers said may be other steps
+        self._marked = True
+        try:
+            self._boundary()
+        except Exception as error:  # noqa: BLE001
+            self.fail(error)
+
+    def begin(self) -> None:
+        """The program is between two training steps now (capture as a context)."""
+        if self.options.warmup == 0:
+            self._start()
+
+    def _boundary(self) -> None:
+        self.ended += 1
+        if self.state == "warmup" and self.ended >= self.options.warmup:
+            self._start()
+        elif self.state == "watched":
+            self._end_watched_step()
+        elif self.state == "timed":
+            self._note_time()
+            if len(self._times) > self.options.untouched:
+                self.end()
+                if self.options.stop_after:
+                    say(f"the program ends here, after {self.ended} training steps (--stop-after)")
+                    raise SystemExit(0)
+
+    # The watched training steps.
+
+    def _start(self) -> None:
+        if torch._C._autograd._profiler_enabled():
+            return self.give_up("torch.profiler is active, and only one of us can see the device")
+        device = self.options.device or (
+            "cuda" if torch.cuda.is_available() and torch.cuda.is_initialized() else "cpu"
+        )
+        self.device = device
+        if device == "cuda" and self.options.library:
+            problem = self._start_library()
+            if problem:
+                return self.give_up(problem)
+        if device == "cuda":
+            torch.cuda.synchronize()
+            self._memory = MemoryHistory(torch)
+            self._memory.open()
+        self.raw = RawWriter(self.raw_path(), self._header())
+        if self._memory is not None and self._memory.closed_because:
+            self._note(f"workspaces are not known: {self._memory.closed_because}")
+        self._layers = Layers(self._announce)
+        if self._model is not None:
+            self._layers.add_root(self._model)
+        tags = Tags(self._library, self._memory)
+        self._recorder = Recorder(self.raw, self._layers, tags, device)
+        self._recorder.on_failure = self.fail
+        self.state, self._watched = "watched", 0
+        self._thread = threading.get_ident()
+        self._layers.open()
+        self._recorder.__enter__()
+        self._start_watched_step()
+
+    def _start_library(self) -> str:
+        """Sets the CUPTI collector going; says what went wrong, or nothing."""
+        try:
+            library = ctypes.PyDLL(self.options.library)
+        except OSError as error:
+            self.reason = f"no times of kernels: the tracer cannot be loaded ({error})"
+            return ""
+        error = ctypes.create_string_buffer(512)
+        if library.superneurons_trace_start(error, ctypes.c_size_t(512)) != 0:
+            return error.value.decode("utf-8", "replace")
+        self._library = library
+        return ""
+
+    def raw_path(self) -> str:
+        return os.path.join(self.options.folder, f"capture.{self.process}.jsonl")
+
+    def _header(self) -> dict[str, Any]:
+        cuda = self.device == "cuda"
+        return {
+            "device": self.device,
+            "device_name": torch.cuda.get_device_name() if cuda else "cpu",
+            "torch": torch.__version__,
+            "python": sys.executable,
+            "name": self.options.name or os.path.basename(sys.argv[0] if sys.argv else "") or "python",
+            "rank": int(os.environ.get("RANK", -1)),
+            "world": int(os.environ.get("WORLD_SIZE", 1)),
+            "tf32": bool(cuda and torch.backends.cuda.matmul.allow_tf32),
+            "activities": self._library is not None,
+            "memory": bool(self._memory and not self._memory.closed_because),
+            "options": asdict(self.options),
+        }
+
+    def _announce(self, number: int, root: int, path: str, module: torch.nn.Module) -> None:
+        assert self.raw is not None
+        self.raw.line(
+            {"r": "module", "id": number, "root": root, "path": path,
+             "class": type(module).__name__,
+             "weights": next(module.parameters(), None) is not None}
+        )  # fmt: skip
+
+    def _note(self, text: str) -> None:
+        if self.raw is not None:
+            self.raw.line({"r": "note", "text": text})
+
+    def _start_watched_step(self) -> None:
+        assert self._recorder and self._layers and self.raw
+        self._recorder.states(self._states())
+        self._layers.start_step()
+        cuda = self.device == "cuda"
+        allocated = torch.cuda.memory_allocated() if cuda else 0
+        if self._memory is not None:
+            self._memory.take()
+        self.raw.line({"r": "step", "step": self._watched, "allocated": allocated})
+        self._began = time.perf_counter_ns()
+        self._recorder.start_step(self._watched)
+
+    def _states(self) -> Iterator[State]:
+        """Tensors that outlive the step and have a name; of two names of a storage the later gives
+        the role."""
+        assert self._layers
+        named: dict[int, tuple[str, int]] = {}
+        for number, root in enumerate(self._layers.roots):
+            for path, module in root.named_modules():
+                layer = self._layers.ids.get(id(module), -1)
+                prefix = f"{number}:" + (path + "." if path else "")
+                for name, parameter in module.named_parameters(recurse=False):
+                    named[id(parameter)] = (prefix + name, layer)
+                for name, buffer in module.named_buffers(recurse=False):
+                    yield State("buffer", prefix + name, layer, buffer)
+        optimizers = [optimizer for known in self._optimizers if (optimizer := known()) is not None]
+        parameters = [p for root in self._layers.roots for p in root.parameters()]
+        for count, optimizer in enumerate(optimizers):
+            for position, parameter in enumerate(_parameters_of(optimizer)):
+                if id(parameter) not in named:
+                    named[id(parameter)] = (f":optimizer{count}.{position}", -1)
+                    parameters.append(parameter)
+        for parameter in parameters:
+            name, layer = named[id(parameter)]
+            if parameter.grad is not None:
+                yield State("gradient", name, layer, parameter.grad)
+            yield State("parameter", name, layer, parameter)
+        for optimizer in optimizers:
+            for parameter in _parameters_of(optimizer):
+                name, layer = named[id(parameter)]
+                for key, value in optimizer.state.get(parameter, {}).items():
+                    if isinstance(value, torch.Tensor):
+                        yield State("optimizer_state", f"{name}.{key}", layer, value)
+
+    def _end_watched_step(self) -> None:
+        assert self._recorder and self.raw
+        if threading.get_ident() != self._thread:
+            return
+        self._recorder.active = False
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        took = time.perf_counter_ns() - self._began
+        if self._memory is not None:
+            for call, workspace in workspaces(self._memory.take()).items():
+                self.raw.line({"r": "memory", "c": call, "workspace": workspace})
+        self.raw.line({"r": "step_end", "step": self._watched, "ns": took})
+        self._watched += 1
+        if self._watched < self.options.steps:
+            return self._start_watched_step()
+        self._recorder.states(self._states())
+        self._stop_watching()
+        if self.options.untouched > 0:
+            self._start_timing()
+        else:
+            self.end()
+
+    def _stop_watching(self) -> None:
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            recorder.active = False
+            recorder.forget()
+            if threading.get_ident() == self._thread and _innermost() is recorder:
+                recorder.__exit__(None, None, None)
+        if self._layers is not None:
+            self._layers.close()
+            self._layers = None
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+        library, self._library = self._library, None
+        if library is not None:
+            path = os.path.join(self.options.folder, f"activities.{self.process}.jsonl")
+            if library.superneurons_trace_stop(path.encode()) != 0:
+                self._note("the activities of the device could not be written")
+
+    # The untouched training steps.
+
+    def _start_timing(self) -> None:
+        self.state = "timed"
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+            self._peaks.open()
+        self._note_time()
+
+    def _note_time(self) -> None:
+        self._times.append(time.perf_counter_ns())
+        if self.device == "cuda":
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            self._events.append(event)
+
+    def _write_times(self) -> None:
+        if self.raw is None or len(self._times) < 2:
+            return
+        host = [b - a for a, b in zip(self._times, self._times[1:])]
+        device = host
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+            pairs = zip(self._events, self._events[1:])
+            device = [round(a.elapsed_time(b) * 1e6) for a, b in pairs]
+        record = {"r": "untouched", "ns": device, "host_ns": host}
+        self.raw.line({**record, **self._peaks.close()})
+
+    # The end.
+
+    def end(self) -> None:
+        """Leaves the program as it was. May be called at any time, and twice."""
+        if self.state == "over" or os.getpid() != self.process:
+            return
+        state, self.state = self.state, "over"
+        if state == "watched":
+            self._stop_watching()
+        elif state == "timed":
+            self._write_times()
+        if state == "warmup" and not self.reason:
+            self.reason = f"the program ended after {self.ended} training steps"
+        if self.raw is not None:
+            if self.reason:
+                self._note(self.reason)
+            self.raw.line({"r": "end"})
+            self.raw.close()
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self._events, self._times = [], []
+        global current
+        current = None if current is self else current
+
+    def give_up(self, reason: str) -> None:
+        self.reason = reason
+        say(f"not captured: {reason}; the program goes on")
+        self.end()
+
+    def fail(self, error: BaseException) -> None:
+        """Something here went wrong: the program goes on without it."""
+        if self.state == "over":
+            return
+        self.reason = f"the capture failed ({type(error).__name__}: {error})"
+        say(f"{self.reason}; the program goes on")
+        with contextlib.suppress(Exception):
+            self.end()
+
+
+def _parameters_of(optimizer: Any) -> list[Any]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _innermost() -> Any:
+    from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+    return _get_current_dispatch_mode()
