@@ -21,6 +21,7 @@
 #include "networks/costs.h"
 #include "policies/policy.h"
 #include "replay/reference.h"
+#include "simulator/rate.h"
 
 namespace superneurons {
 namespace {
@@ -161,8 +162,9 @@ Result<Trace> trace_of(const Cell& cell, const DeviceProfile& profile, const Opt
   return recorded;
 }
 
-double images_per_second(std::int64_t batch, std::int64_t step_ns) {
-  return std::round(static_cast<double>(batch) * 1e11 / static_cast<double>(step_ns)) / 100;
+/// With two decimals.
+double rate(std::int64_t batch, Nanoseconds step) {
+  return std::round(images_per_second(batch, step) * 100) / 100;
 }
 
 /// The training steps that count: after the warm-up and before the last, of which every command is
@@ -230,7 +232,7 @@ Status run_cell(const Cell& cell, const DeviceProfile& profile, const Options& o
   if (!predicted) return predicted.error();
   const Outcome& outcome = predicted->outcome;
   add_prediction(row, outcome);
-  row["images_per_s"] = images_per_second(cell.batch, outcome.step_ns.count);
+  row["images_per_s"] = rate(cell.batch, outcome.step_ns);
   if (options.plan_only) return Ok{};
   plan->budget.device = outcome.placed_peak_bytes;
   const ReplayOptions how{.on_cuda = options.lab.on_cuda(),
@@ -240,8 +242,7 @@ Status run_cell(const Cell& cell, const DeviceProfile& profile, const Options& o
   const auto run = run_plan(*trace, *plan, how);
   if (!run) return run.error();
   add_measurement(row, run->measured, counted(*run, options), outcome.step_ns);
-  row["measured_images_per_s"] =
-      images_per_second(cell.batch, row["measured_step_ns"].get<std::int64_t>());
+  row["measured_images_per_s"] = rate(cell.batch, {row["measured_step_ns"].get<std::int64_t>()});
   row["measured_host_bytes"] = run->measured.host_peak.count;
   add_by_kind(row, *trace, profile, *predicted, run->measured);
   add_losses(*run, row);

@@ -16,7 +16,9 @@
 #include "memory/placement.h"
 #include "replay/replay.h"
 #include "simulator/outcome.h"
+#include "simulator/rate.h"
 #include "simulator/report.h"
+#include "tracer/record.h"
 
 namespace superneurons {
 namespace {
@@ -174,10 +176,6 @@ class Search {
   std::optional<Found> found_;
 };
 
-double images_per_second(std::int64_t images, Nanoseconds step) {
-  return step > 0_ns ? static_cast<double>(images) * 1e9 / static_cast<double>(step.count) : 0;
-}
-
 Error never_fits(const Search& search, const Varied& vary, const Options& options) {
   const auto floor = search.floor();
   const Tried* first = search.tried(1);
@@ -220,12 +218,6 @@ Status judge(const std::vector<float>& losses) {
                              "--rate or more --steps may help)",
                              losses.front(), losses.back(), losses.size())};
   return Ok{};
-}
-
-Nanoseconds middle(std::vector<Nanoseconds> steps, int warmup) {
-  if (static_cast<int>(steps.size()) <= warmup) return {};
-  std::sort(steps.begin() + warmup, steps.end());
-  return steps[(static_cast<std::size_t>(warmup) + steps.size()) / 2];
 }
 
 Json json_of(const Tried& tried) {
@@ -337,7 +329,7 @@ Status fit(const Options& options, const Session& session, const Replay& replay)
   if (!options.on.empty()) {
     const auto run = confirm(found, *outcome, options, session, replay);
     if (!run) return run.error();
-    const Nanoseconds step = middle(run->measured.steps, std::min(3, options.steps - 1));
+    const Nanoseconds step = median_step(run->measured.steps, std::min(3, options.steps - 1));
     session.console.print(measured_text(*run, step, answer.images()));
     json["measured"] = measured_json(*run, step, answer.images());
     good = judge(run->losses);

@@ -14,6 +14,7 @@
 #include "replay/inference.h"
 #include "replay/reference.h"
 #include "simulator/report.h"
+#include "tracer/record.h"
 
 namespace superneurons {
 namespace {
@@ -42,12 +43,6 @@ Result<KernelSet> kernel_set(const Options& options, const Trace& trace) {
   return Error{
       .code = ErrorCode::bad_usage,
       .message = fmt::format("--kernels '{}' is none of native, verify, timed", options.kernels)};
-}
-
-Nanoseconds middle(std::vector<Nanoseconds> steps, int warmup) {
-  if (static_cast<int>(steps.size()) <= warmup) return {};
-  std::sort(steps.begin() + warmup, steps.end());
-  return steps[(static_cast<std::size_t>(warmup) + steps.size()) / 2];
 }
 
 /// Why the predicted time says nothing of the measured one, or "": a prediction made for one
@@ -203,7 +198,7 @@ Status replay(const Options& options, const Session& session) {
     run.error().message +=
         " (--kernels verify replays any trace, with --scale-bytes 1/1024 on a small machine)";
   if (!run) return run.error();
-  outcome->measured_step_ns = middle(run->measured.steps, how->warmup_steps);
+  outcome->measured_step_ns = median_step(run->measured.steps, how->warmup_steps);
   outcome->measured_peak_bytes = run->measured.peak;
   outcome->outside_bytes = run->measured.outside;
   outcome->guards = how->guards;

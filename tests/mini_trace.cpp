@@ -113,4 +113,10 @@ Trace mini(std::string_view text) {
   return trace;
 }
 
+void access_whole_tensors(Trace& trace) {
+  for (Op& op : trace.ops)
+    for (std::vector<Access>* accesses : {&op.reads, &op.writes})
+      for (Access& access : *accesses) access.length = trace[access.tensor].bytes;
+}
+
 }  // namespace superneurons

@@ -24,4 +24,7 @@ namespace superneurons {
 /// Aborts with a message on a malformed text: test code only. All capabilities are `exact`.
 Trace mini(std::string_view text);
 
+/// Lets every access cover its whole tensor: for tests that give tensors other sizes.
+void access_whole_tensors(Trace& trace);
+
 }  // namespace superneurons

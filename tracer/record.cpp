@@ -113,11 +113,6 @@ Result<Ground> settle(Trace& trace, const RecordOptions& options, Bytes memory) 
   return *refusal;
 }
 
-Nanoseconds median_step(const std::vector<Nanoseconds>& steps, int warmup) {
-  if (static_cast<int>(steps.size()) <= warmup) return {};
-  return median({steps.begin() + warmup, steps.end()});
-}
-
 /// 0 for an op that does nothing on the device.
 Nanoseconds median_or_zero(const std::vector<Nanoseconds>& spans) {
   return spans.empty() ? Nanoseconds{} : median(spans);
@@ -270,6 +265,11 @@ Result<Trace> record(Trace trace, const RecordOptions& options) {
   if (options.on_cuda) trace.origin += "; " + describe(losses);
   trace.origin += circumstances(*ground, options, *memory);
   return trace;
+}
+
+Nanoseconds median_step(const std::vector<Nanoseconds>& steps, int warmup) {
+  if (static_cast<int>(steps.size()) <= warmup) return {};
+  return median({steps.begin() + warmup, steps.end()});
 }
 
 }  // namespace superneurons

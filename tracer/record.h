@@ -40,6 +40,9 @@ struct RecordOptions {
 /// "2026-11-30" (UTC), for origins of what is recorded or measured.
 std::string today();
 
+/// The median of the training steps after the warm-up; 0 where there are none.
+Nanoseconds median_step(const std::vector<Nanoseconds>& steps, int warmup);
+
 /// `lowered` comes from lower(); returns it with choices, durations (median over the traced
 /// training steps), kernels, host issue times and step times. `origin` says under which plan where
 /// that is not keep_all. A choice is measured once per kind and shape of op, inside whole training

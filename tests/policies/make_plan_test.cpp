@@ -29,9 +29,7 @@ TEST(MakePlan, SizesNearTheLargestDoNotOverflow) {
     op h backward : a b -> x
   )");
   for (const std::size_t i : {1, 2}) trace.tensors[i].bytes = {std::int64_t{1} << 60};
-  for (Op& op : trace.ops)
-    for (auto* accesses : {&op.reads, &op.writes})
-      for (Access& access : *accesses) access.length = trace[access.tensor].bytes;
+  access_whole_tensors(trace);
   ASSERT_FALSE(find_fault(trace));
   const Result<Plan> plan = plan_for(trace, request_for("liveness+offload", 1_GiB));
   ASSERT_FALSE(plan);

@@ -73,9 +73,7 @@ TEST(Segments, TheLargestLayerIsMeasuredInThreeWays) {
   EXPECT_EQ(find(mini(kBranches), LayerPeak::aliased).segments.layer_peak, 16_KiB);
   Trace in_place = mini(kBranches);
   in_place.tensors[6].bytes = in_place.tensors[7].bytes = 8_KiB;  // u and dc, in place
-  for (Op& op : in_place.ops)
-    for (std::vector<Access>* accesses : {&op.reads, &op.writes})
-      for (Access& access : *accesses) access.length = in_place[access.tensor].bytes;
+  access_whole_tensors(in_place);
   EXPECT_EQ(find(in_place, LayerPeak::distinct).segments.layer_peak, 20_KiB);
   EXPECT_EQ(find(in_place, LayerPeak::aliased).segments.layer_peak, 28_KiB);
 }

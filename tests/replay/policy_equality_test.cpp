@@ -14,20 +14,11 @@
 #include "simulator/outcome.h"
 #include "tests/cases.h"
 #include "tests/random_trace.h"
+#include "tests/replay/registered.h"
 #include "tests/small_networks.h"
 
 namespace superneurons {
 namespace {
-
-DeviceProfile slow_link() {
-  DeviceProfile profile;
-  profile.name = "slow_link";
-  profile.device_memory = profile.host_memory = 1_GiB;
-  profile.offload.points = profile.prefetch.points = {{1_B, 10_ns}};
-  profile.offload.bytes_per_ns = profile.prefetch.bytes_per_ns = 1;
-  profile.flops_per_ns = profile.tf32_flops_per_ns = profile.memory_bytes_per_ns = 1;
-  return profile;
-}
 
 Result<Plan> plan_for(const Trace& trace, const PlanRequest& request) {
   const DeviceProfile profile = slow_link();
@@ -66,13 +57,6 @@ std::vector<NamedTrace> traces() {
                    random_trace(seed, {.layers = 10, .largest = 8_KiB}),
                    {KernelSet::verify}});
   return all;
-}
-
-std::vector<std::string> registered() {
-  std::vector<std::string> names;
-  for (const PolicyEntry& entry : policies()) names.emplace_back(entry.name);
-  for (const CompositionEntry& entry : compositions()) names.emplace_back(entry.name);
-  return names;
 }
 
 std::string compare(const Trace& trace, const Plan& plan, KernelSet kernels, bool stress) {

@@ -9,34 +9,18 @@
 #include "replay/replay.h"
 #include "tests/cases.h"
 #include "tests/random_trace.h"
+#include "tests/replay/registered.h"
 
 namespace superneurons {
 namespace {
 
 constexpr int kCases = cases(2000);  // plans replayed, over all policies
 
-DeviceProfile slow_link() {
-  DeviceProfile profile;
-  profile.name = "slow_link";
-  profile.device_memory = profile.host_memory = 1_GiB;
-  profile.offload.points = profile.prefetch.points = {{1_B, 10_ns}};
-  profile.offload.bytes_per_ns = profile.prefetch.bytes_per_ns = 1;
-  profile.flops_per_ns = profile.tf32_flops_per_ns = profile.memory_bytes_per_ns = 1;
-  return profile;
-}
-
 Result<Plan> plan_for(const Trace& trace, const std::string& policy, Bytes device) {
   PlanRequest request;
   request.policy = policy;
   request.budget = {device, 1_GiB};
   return make_plan(trace, slow_link(), request, {});
-}
-
-std::vector<std::string> registered() {
-  std::vector<std::string> names;
-  for (const PolicyEntry& entry : policies()) names.emplace_back(entry.name);
-  for (const CompositionEntry& entry : compositions()) names.emplace_back(entry.name);
-  return names;
 }
 
 /// "" if the plan is lawful and its replay ends like its reference.

@@ -44,11 +44,8 @@ TEST(Extreme, TheLongestTraceOnTheSlowestDeviceDoesNotOverflow) {
     op k backward : a c -> x
   )");
   for (const std::size_t i : {1, 2, 3}) trace.tensors[i].bytes = {std::int64_t{1} << 59};
-  for (Op& op : trace.ops) {
-    op.choices[0].ns = {(std::int64_t{1} << 56) - 1};
-    for (auto* accesses : {&op.reads, &op.writes})
-      for (Access& access : *accesses) access.length = trace[access.tensor].bytes;
-  }
+  access_whole_tensors(trace);
+  for (Op& op : trace.ops) op.choices[0].ns = {(std::int64_t{1} << 56) - 1};
   ASSERT_FALSE(find_fault(trace));
   std::string text = "f ";
   for (int i = 0; i < 100; ++i) text += "f ";  // runs again and again
