@@ -11,7 +11,9 @@ namespace {
 Result<Plan> plan_of(const ModelEntry& model, const std::string& network, std::int64_t batch) {
   const Trace trace = network_trace(network, *find_lowering(model.lowering), batch);
   Result<Plan> plan = plan_for(trace, request_for(std::string(model.name), 1_GiB * 4096));
-  if (plan) EXPECT_FALSE(check(trace, *plan)) << model.name;
+  if (plan) {
+    EXPECT_FALSE(check(trace, *plan)) << model.name;
+  }
   return plan;
 }
 
