@@ -31,7 +31,7 @@ KEPT = (
     "policy", "trace", "budget_bytes", "placed_peak_bytes", "step_ns", "bound_ns", "compute_ns",
     "offload_bytes", "prefetch_bytes", "recompute_runs", "recompute_ns", "stall_ns",
 )  # fmt: skip
-BUDGETS = "100%,90%,80%,70%,60%,50%,40%"
+BUDGETS = "100%,95%,90%,85%,80%,75%,70%,60%,50%,40%"
 
 
 def call(program: str, *arguments: str, good: tuple[int, ...] = (0,)) -> dict:

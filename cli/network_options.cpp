@@ -26,9 +26,10 @@ void add_lowering_options(cli::Command& command, NetworkOptions& options) {
           ->capture_default_str();
   command.add_flag("--paper", options.paper, "short for --lowering paper")->excludes(lowering);
   command
-      .add_option("--order", options.order,
-                  "of layers: declared, route (the paper's, depth-first), or what is usual for the "
-                  "lowering")
+      .add_option(
+          "--order", options.order,
+          "of layers: declared, route (the paper's, depth-first), release (the same with the "
+          "first branch last, as its released code), or what is usual for the lowering")
       ->one_of(std::vector<std::string>(kLayerOrderNames.begin(), kLayerOrderNames.end()))
       ->capture_default_str();
   command
@@ -57,6 +58,7 @@ LoweringOptions lowering_of(const NetworkOptions& options) {
   LayerOrder order = LayerOrder::usual;  // names were checked
   if (options.order == "declared") order = LayerOrder::declared;
   if (options.order == "route") order = LayerOrder::route;
+  if (options.order == "release") order = LayerOrder::release;
   return {.batch = batch_of(options),
           .lowering = lowering ? *lowering : Lowering::native,
           .updates = options.updates == "arrive" ? Updates::arrive : Updates::end,

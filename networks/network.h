@@ -123,10 +123,12 @@ Result<Lowering> find_lowering(std::string_view name);
 std::string_view name_of(Lowering lowering);
 
 /// Order in which layers run. declared: as they were added to the network, backward the other way
-/// round. route: depth-first, as the paper has it (networks/route.h). usual: route for the paper's
+/// round. route: depth-first, as the paper has it (networks/route.h). release: the same with the
+/// first branch of each layer last, as its released code enters them. usual: route for the paper's
 /// lowering, declared for all others.
-enum class LayerOrder : std::uint8_t { usual, declared, route };
-inline constexpr std::array<std::string_view, 3> kLayerOrderNames = {"usual", "declared", "route"};
+enum class LayerOrder : std::uint8_t { usual, declared, route, release };
+inline constexpr std::array<std::string_view, 4> kLayerOrderNames = {"usual", "declared", "route",
+                                                                     "release"};
 
 /// When each parameter is updated. end: all after backward. arrive: as soon as its gradient is
 /// complete and no op needs its old value, in backward, so that no two gradients need to live at

@@ -44,7 +44,9 @@ struct Convolution {
               padding(width, kWinogradTile);
     }
     const double depth = transform ? c : c * r * s;
-    if (pass == Pass::data) return count * padding(c, kWaveTile);
+    // With few channels, as of images, their rows would leave the tiles empty: filters times
+    // gradient make all of a window's values, which are then summed up (col2im).
+    if (pass == Pass::data) return count * padding(c < kFewChannels ? c * r * s : c, kWaveTile);
     if (pass == Pass::filter)
       return r * s == 1 ? count : count * padding(k, kBlockTile) * padding(depth, kBlockTile);
     return count * padding(k, kWaveTile) * (transform ? 1 : padding(depth, kDepthTile));

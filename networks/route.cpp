@@ -1,5 +1,6 @@
 #include "networks/route.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace superneurons {
@@ -45,13 +46,21 @@ Edges inputs(const Network& net) {
 
 Edges readers(const Network& net) { return reversed(inputs(net)); }
 
+Edges first_last(Edges edges) {
+  for (auto& next : edges)
+    if (next.size() > 1) std::rotate(next.begin(), next.begin() + 1, next.end());
+  return edges;
+}
+
 LayerOrders layer_orders(const Network& net, LayerOrder order) {
   LayerOrders orders;
-  if (order == LayerOrder::route) {
-    const Edges back = inputs(net);
+  if (order == LayerOrder::route || order == LayerOrder::release) {
+    const bool rotated = order == LayerOrder::release;
+    const Edges back = rotated ? first_last(inputs(net)) : inputs(net);
+    const Edges on = rotated ? first_last(readers(net)) : readers(net);
     std::uint32_t loss = 0;
     while (net.layers[loss].kind != LayerKind::softmax_cross_entropy) ++loss;
-    orders.forward = route(reversed(back), 0);
+    orders.forward = route(on, 0);
     orders.backward = route(back, loss);
   } else {
     orders.forward.resize(net.layers.size());

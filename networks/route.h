@@ -24,6 +24,10 @@ Edges readers(const Network& net);
 /// Inputs of every layer.
 Edges inputs(const Network& net);
 
+/// Each node's first edge last: the order in which the released code of SuperNeurons enters the
+/// branches of a layer.
+Edges first_last(Edges edges);
+
 /// All layers, data too, in the order in which they run.
 struct LayerOrders {
   std::vector<std::uint32_t> forward;
@@ -31,7 +35,8 @@ struct LayerOrders {
 };
 /// Forward and backward routes are constructed each on its own, as in the release: the one from the
 /// data layer over readers, the other from the loss over inputs, so that neither mirrors the other
-/// where branches meet. The network must have no fault; `usual` is declared here.
+/// where branches meet. `route` enters branches as they are listed, `release` as the released code
+/// does. The network must have no fault; `usual` is declared here.
 LayerOrders layer_orders(const Network& net, LayerOrder order);
 
 }  // namespace superneurons

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from superneurons import paper_memory, paper_scale, paper_workspaces
+from superneurons import paper_fit, paper_memory, paper_speed, paper_workspaces
 from superneurons.files import BadInput, run_main, write_text
 from superneurons.paper_lab import Lab, Table
 
@@ -33,17 +33,19 @@ class Item:
 
 ITEMS: dict[str, Item] = {
     "table1": Item(paper_memory.table1, True),
-    "table2": Item(paper_scale.table2, False),
+    "table2": Item(paper_speed.table2, True),
     "table3": Item(paper_memory.table3, True),
-    "table5": Item(paper_scale.table5, False),
+    "table4": Item(paper_fit.table4, False),
+    "table5": Item(paper_fit.table5, False),
     "figure2": Item(paper_workspaces.figure2, True),
     "figure8": Item(paper_memory.figure8, True),
     "figure10": Item(paper_memory.figure10, True),
-    "figure11": Item(paper_scale.figure11, False),
+    "figure11": Item(paper_speed.figure11, True),
     "figure12": Item(paper_workspaces.figure12, True),
-    "figure13": Item(paper_workspaces.figure13, False),
-    "figure14": Item(paper_scale.figure14, False),
-    "scale": Item(paper_scale.scale, True),
+    "figure13": Item(paper_workspaces.figure13, True),
+    "figure14": Item(paper_speed.figure14, False),
+    "frameworks": Item(paper_fit.frameworks, False),
+    "scale": Item(paper_fit.scale, True),
 }
 
 
@@ -72,8 +74,10 @@ def draw(table: Table) -> object:
 
 
 def _save_drawing(table: Table, folder: Path) -> None:
-    from superneurons import plot_style
+    from superneurons import paper_draw, plot_style
 
+    if table.name not in paper_draw.DRAWINGS:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     figure = draw(table)
     for kind in ("pdf", "png"):
@@ -111,7 +115,7 @@ def _print_texts(names: Sequence[str]) -> None:
 def _print_list() -> None:
     dry = Lab(".", dry=True)
     for name, each in ITEMS.items():
-        print(f"{name:<9} {each.make(dry).title}{'' if each.cheap else ' (takes a while)'}")
+        print(f"{name:<10} {each.make(dry).title}{'' if each.cheap else ' (takes a while)'}")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from textwrap import wrap
 from typing import Any
 
 from superneurons import paper_data as paper
+from superneurons import paper_fit
 from superneurons.paper_lab import Table
 from superneurons.plot_style import COLUMN, PAGE, Figure, outside_legend
 
@@ -26,7 +28,8 @@ def _bars(axes: Any, names: Sequence[str], sets: Sequence[tuple[str, Sequence[An
         at = [i + (index - (len(sets) - 1) / 2) * width for i in range(len(names))]
         axes.bar(at, [value or 0 for value in values], width, label=label, **look)
     axes.set_xticks(range(len(names)), names)
-    if len(names) > 4 and max(map(len, names)) > 4:
+    longest = max(map(len, names))
+    if longest > 4 and longest * len(names) > 24:
         axes.tick_params(axis="x", rotation=40)
         for label in axes.get_xticklabels():
             label.set_horizontalalignment("right")
@@ -88,9 +91,32 @@ def _table3(table: Table) -> Figure:
 
 
 def _table4(table: Table) -> Figure:
-    names = [name.replace(", ", ",\n").replace(" + ", "\n+ ") for name in table.column("policy")]
-    figure = _pairs(table, names, [("depth", "depth of the ResNet")])
-    figure.set_size_inches(PAGE, 3.2)
+    measured = [
+        (f"measured, H200: {row['policy']}".replace("+", " +"), depth)
+        for depth, row in paper_fit.deeper()
+    ]
+    names = [*table.column("policy"), *(name for name, _ in measured)]
+    rows = len(table.rows)
+    trained: dict[str, Any] = {**_THIRD, "hatch": "...."}
+    sets = [
+        ("ours, planned", range(rows), table.column("depth", "ours"), _OURS, -0.2),
+        ("paper", range(rows), table.column("depth", "paper"), _PAPER, 0.2),
+        ("ours, trained for real", range(rows, len(names)), [d for _, d in measured], trained, 0),
+    ]
+    figure = Figure(figsize=(PAGE, 0.9 + 0.22 * len(names)))
+    axes = figure.subplots()
+    for label, places, depths, look, shift in sets:
+        height = 0.6 if shift == 0 else 0.4
+        drawn = [depth or 0 for depth in depths]
+        bars = axes.barh([at + shift for at in places], drawn, height, label=label, **look)
+        texts = [str(depth) if depth else "" for depth in depths]
+        axes.bar_label(bars, texts, padding=2, fontsize=5.5)
+    axes.set_yticks(range(len(names)), ["\n".join(wrap(name, 44)) for name in names])
+    axes.tick_params(axis="y", labelsize=6)
+    axes.set(xlabel="depth of the ResNet", ylim=(len(names) - 0.4, -0.6))
+    axes.margins(x=0.08)
+    axes.grid(False, axis="y")
+    _legend(figure, [axes], 3)
     return figure
 
 
@@ -214,30 +240,39 @@ def _figure12(table: Table) -> Figure:
             ("wanted (paper)", [row[4] for row in rows], {**_PAPER, "hatch": "...."}),
         ]
         _bars(axes, [row[0].split()[1] for row in rows], sets)
-        axes.set(title=f"({panel})", ylabel="MiB per image")
+        printed = paper.FIGURE12[panel]
+        batch = f"batch {printed['batch']}" if printed["batch"] else "batch not stated"
+        title = f"({panel}) the paper's {batch}, pool {printed['pool']}"
+        axes.set(title=title, ylabel="MiB per image")
     _legend(figure, panels, 4)
     return figure
 
 
 def _figure13(table: Table) -> Figure:
-    names = [
-        f"{network} {framework}"
-        for network, framework in zip(table.column("network"), table.column("framework"))
-    ]
-    figure = Figure(figsize=(PAGE, 3.4))
-    axes = figure.subplots()
-    sets = [
-        ("tensors (ours)", table.column("tensors", "ours"), _OURS),
-        (
-            "tensors and workspaces (paper)",
-            table.column("tensors and workspaces", "paper"),
-            _PAPER,
-        ),
-    ]
-    _bars(axes, names, sets)
-    axes.set_ylabel("memory (GiB)")
-    axes.axhline(12, color="0.3", linewidth=0.6)
-    _legend(figure, [axes], 2)
+    figure = Figure(figsize=(PAGE, 4.0))
+    panels = list(figure.subplots(2, 3).flat)
+    spaces: dict[str, Any] = {**_THIRD, "hatch": "xxxx"}
+    for axes, network in zip(panels, paper.FIGURE13):
+        rows = [row for row in table.rows if row[0] == network]
+        tensors = [row[3] for row in rows]
+        sets = [
+            ("tensors (ours)", tensors, _OURS),
+            ("tensors and workspaces (paper)", [row[5] for row in rows], _PAPER),
+        ]
+        _bars(axes, [row[1] for row in rows], sets)
+        above = [row[4] if tensor else None for row, tensor in zip(rows, tensors)]
+        axes.bar(
+            [i - 0.2 for i in range(len(rows))],
+            [value or 0 for value in above],
+            0.4,
+            [tensor or 0 for tensor in tensors],
+            label="workspaces recorded on an H200 (ours)",
+            **spaces,
+        )
+        axes.set_title(network)
+        axes.set_ylabel("memory (GiB)")
+        axes.axhline(12, color="0.3", linewidth=0.6)
+    _legend(figure, panels, 3)
     return figure
 
 
@@ -252,21 +287,21 @@ def _figure14(table: Table) -> Figure:
             batches = [first + i * distance for i in range(len(rates))]
             axes.plot(batches, rates, label=f"{name} (paper)", markersize=3, **look)
         mine = [row for row in table.rows if row[0] == network and row[2]]
-        axes.plot(
-            [int(row[1]) for row in mine],
-            [row[2] for row in mine],
-            color="0",
-            marker="o",
-            markersize=3,
-            label="superneurons (ours, simulated)",
-        )
+        for label, column, look in (
+            ("superneurons (ours, simulated)", 2, {"markerfacecolor": "0"}),
+            ("the same, recorded network", 5, {"markerfacecolor": "1", "linestyle": ":"}),
+        ):
+            points = [(int(row[1]), row[column]) for row in mine if row[column]]
+            look |= {"color": "0", "marker": "o", "markersize": 3}
+            if points:
+                axes.plot(*zip(*points), label=label, **look)
         axes.set(title=network, xlabel="batch", ylabel="images/s", ylim=(0, None))
     _legend(figure, panels, 3)
     return figure
 
 
 def _scale(table: Table) -> Figure:
-    names = [f"{row[0]} b{row[1]}\n{row[2][:24]}" for row in table.rows]
+    names = [f"{row[0]}\nbatch {row[1]}" for row in table.rows]
     figure = Figure(figsize=(PAGE, 3.6))
     axes = figure.subplots()
     sets = [
@@ -274,7 +309,7 @@ def _scale(table: Table) -> Figure:
         ("measured on an H200", table.column("images/s, measured", "ours"), _OURS),
     ]
     _bars(axes, names, sets)
-    axes.set(ylabel="images/s", yscale="log")
+    axes.set(ylabel="images/s, arena of 12 GiB", yscale="log")
     _legend(figure, [axes], 2)
     return figure
 

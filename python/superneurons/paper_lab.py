@@ -89,6 +89,7 @@ class Lab:
         self.dry = dry
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
+        self._answers: dict[tuple[str, ...], dict[str, Any] | None] = {}
         self._files = 0
         program = None if dry else find_program()
         if program is None and not dry:
@@ -107,6 +108,15 @@ class Lab:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
         value: dict[str, Any] = json.loads(done.stdout)
         return value
+
+    def once(self, *words: str) -> dict[str, Any] | None:
+        """As call(), but the same words are asked once only."""
+        with self._guard:
+            lock = self._locks.setdefault(f"call {words}", threading.Lock())
+        with lock:
+            if words not in self._answers:
+                self._answers[words] = self.call(*words)
+            return self._answers[words]
 
     def map(self, work: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:
         """work(item) of all items in order, as many at a time as there are processors."""

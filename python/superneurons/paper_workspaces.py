@@ -9,13 +9,20 @@ from superneurons import paper_data as paper
 from superneurons.paper_lab import GIB, MIB, Lab, Table, columns, mib, ratio
 from superneurons.paper_memory import PAPER, ROOM, scope_bytes
 
-_RECORDED = {"alexnet": 128, "vgg16": 64, "resnet50": 64, "resnet152": 32}
+# Recorded on an H200 (traces/): network to batch.
+RECORDED = {"alexnet": 128, "vgg16": 64, "resnet50": 64, "resnet152": 32}
+
+
+def state_bytes(shown: dict[str, Any] | None) -> int:
+    """Parameters, their gradients and momentum of `show --json`."""
+    roles = ("parameter", "gradient", "optimizer_state")
+    return sum(shown["roles"][role]["bytes"] for role in roles) if shown else 0
 
 
 def recorded_workspaces(lab: Lab, network: str) -> dict[str, Any]:
     """Of a network recorded on an H200: convolution workspace per image (bytes) of the fastest
     choices, and what they speed up over the fastest below 1 MiB. Empty where none was recorded."""
-    batch = _RECORDED.get(network)
+    batch = RECORDED.get(network)
     trace = lab.recorded(f"{network}-b{batch}") if batch else None
     most = lab.simulate(trace, "liveness+workspace", *ROOM, "--workspaces")
     least = lab.simulate(trace, "liveness+workspace:limit=1MiB", *ROOM)
@@ -113,8 +120,7 @@ def figure12(lab: Lab) -> Table:
     """Convolution workspaces of AlexNet, assigned and wanted, per image."""
     trace = lab.recorded(f"alexnet-b{_OURS12}")
     shown = lab.show(trace)
-    roles = ("parameter", "gradient", "optimizer_state")
-    state = sum(shown["roles"][role]["bytes"] for role in roles) if shown else None
+    state = state_bytes(shown) if shown else None
     rows: list[list[Any]] = []
     results = []
     for name, panel in paper.FIGURE12.items():

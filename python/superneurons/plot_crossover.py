@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from superneurons.crossover import Crossover
+from superneurons.crossover import Crossover, drawn_policies
 from superneurons.plot_style import PAGE, Figure, look, outside_legend
 
 
@@ -14,9 +14,14 @@ def draw_crossover(crossover: Crossover) -> Figure:
     rows = -(-len(crossover.devices) // columns)
     figure = Figure(figsize=(PAGE, 1.9 * rows + 0.4))
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    policies = drawn_policies(crossover)
     handles: dict[str, Any] = {}
     for axes, device in zip(panels.flat, crossover.devices):
-        for index, policy in enumerate(crossover.policies):
+        hides = 100 * (1 - device.hidden / device.liveness)
+        handles["what the link moves behind compute"] = axes.axvspan(
+            hides, 102, facecolor="0.9", zorder=0
+        )
+        for index, policy in enumerate(policies):
             points = sorted(
                 (
                     100 * row["budget_bytes"] / device.liveness,
@@ -27,7 +32,7 @@ def draw_crossover(crossover: Crossover) -> Figure:
             )
             if points:
                 (handles[policy],) = axes.plot(
-                    *zip(*points), **look(index, len(crossover.policies)), markerfacecolor="none"
+                    *zip(*points), **look(index, len(policies)), markerfacecolor="none"
                 )
         scaled = "scaled" if device.times.startswith("scaled") else "measured"
         axes.set_title(f"{device.name} ({scaled}), link {device.out:.0f} GB/s")
@@ -37,6 +42,8 @@ def draw_crossover(crossover: Crossover) -> Figure:
         axes.set_xlabel("budget, of the liveness peak (%)")
     for axes in panels[:, 0]:
         axes.set_ylabel("step, of compute alone (%)")
-    names = [policy for policy in crossover.policies if policy in handles]
+    panels[0, 0].set_xlim(None, 102)
+    names = [name for name in (*policies, *handles) if name in handles]
+    names = list(dict.fromkeys(names))
     outside_legend(figure, [handles[name] for name in names], names, 3)
     return figure

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from superneurons.crossover import FORMAT, explain, parse, read_crossover
+from superneurons.crossover import FORMAT, drawn_policies, explain, parse, read_crossover
 from superneurons.files import BadInput
 
 
@@ -62,6 +62,26 @@ def test_the_winner_and_where_recomputing_takes_over():
     assert "fast: 100 % any, 80 % liveness_offload, 60 % recompute_offload" in said
     assert "recompute first wins from 60 % down" in said
     assert "never more than 2 % behind" in said
+
+
+def test_superneurons_and_its_ablations_are_the_rivals_where_they_were_run():
+    outcomes = [
+        row("superneurons", 1000, 400),
+        row("superneurons_no_recompute", 1000, 400),
+        row("superneurons_no_offload", 1000, 410),
+        row("superneurons", 900, 420),
+        row("superneurons_no_recompute", 900, 500),
+        row("liveness_offload", 900, 550),
+        row("recompute_offload", 900, 430),
+    ]
+    policies = sorted({each["policy"] for each in outcomes})
+    both = parse(text(policies=policies, devices=[device("fast", 2.0, outcomes)]))
+    said = explain(both)
+    assert "recompute first wins from 90 % down: 0.0 ms (superneurons)" in said
+    assert "without transfers it fits down to 100 %" in said
+    assert "recompute_offload" not in drawn_policies(both)
+    assert drawn_policies(both)[0] == "liveness_offload"
+    assert drawn_policies(parse(text())) == ["liveness_offload", "recompute_offload"]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_your_trace_runs_headless(root, program, tmp_path):
 
 def test_the_paper_runs_headless(root, program, tmp_path):
     outputs = executed(root, tmp_path, "paper.ipynb")
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 6
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 10
     assert "tensors equal at 46 of 46 steps" in "".join(
         "".join(output.get("text", [])) for output in outputs
     )

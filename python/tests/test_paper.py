@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from superneurons import paper, paper_data
+from superneurons import paper, paper_data, paper_fit
 from superneurons.files import BadInput
 from superneurons.paper_lab import Lab, Table, columns
 
@@ -61,6 +61,52 @@ def test_golden_files_have_the_rows_and_the_printed_values(name, dry, root):
     assert any(row[i] != "-" for row in golden[1:] for i in ours)
 
 
+def test_models_are_those_of_the_registry(lab):
+    registered = lab.call("policies")["models"]
+    ours = [(s.policy, s.options) for s in paper_fit.MODELS.values()]
+    assert ours == [(m["name"], ("--lowering", m["lowering"])) for m in registered]
+
+
+def golden_cells(root, name):
+    """The rows of a golden file by their first cell."""
+    return {row[0]: row for row in cells_of((root / "tests" / "golden" / f"{name}.txt").read_text())}
+
+
+def test_table_4_is_found_again_where_that_is_quick(lab, root):
+    """All of it takes minutes: here the two models that search among small networks, and whether
+    the depth of superneurons still fits (not whether the next does not)."""
+    golden = golden_cells(root, "table4")
+    for name in ("caffe", "torch"):
+        found = paper_fit.largest(lab, paper_fit.DEEP, paper_fit.MODELS[name])
+        assert golden[name][1:3] == ([f"{found['value']}", f"{found['depth']}"] if found else ["-"] * 2)
+    n3 = golden["superneurons"][1]
+    trace = lab.build(f"resnet:6,32,{n3},6", 16, "--paper", "--device", paper_fit.K40)
+    options = ("--device", paper_fit.K40)
+    assert lab.simulate(trace, paper_fit.OURS, *options, budget=paper_fit.BUDGET)
+
+
+def test_the_deepest_that_trained_stand_beside_table_4(tmp_path):
+    file = tmp_path / "scale.jsonl"
+    row = {"batch": 16, "measured_images_per_s": 9.74, "measured_peak_bytes": 12 << 30}
+    row |= {"host_bytes": 1 << 30, "policy": "p", "network": "resnet:6,32,1289,6"}
+    others = [row | {"network": "resnet50"}, row | {"batch": 1}]
+    file.write_text("\n".join(map(json.dumps, [row, *others])))
+    assert [depth for depth, _ in paper_fit.deeper(file)] == [4001]
+    assert "depth 4001: 9.74 images/s, arena 12.00 GiB, host 1.0 GiB; p" in "\n".join(
+        paper_fit.measured_depths(file)
+    )
+
+
+def test_an_answer_is_asked_for_once(lab, monkeypatch):
+    assert lab.once("networks") is lab.once("networks")
+
+
+def test_resnet_50_with_look_ahead_in_the_order_of_the_release(lab):
+    """3 x 98 + 101.53 + 2 x 24.5 MiB: the stem's output is there for pool1 while bn0 goes back."""
+    (line,) = paper.make("table1", lab).results
+    assert line.endswith("444.531 with --order release")
+
+
 def test_table_1_counts_as_the_paper_does(lab):
     table = paper.make("table1", lab)
     assert table.column("runs", "ours") == table.column("runs", "paper")
@@ -84,8 +130,10 @@ def test_figure_10_has_46_steps_in_each_panel():
 @pytest.mark.parametrize("name", list(paper.ITEMS))
 def test_each_is_drawn_even_where_nothing_of_ours_fits(name, dry):
     pytest.importorskip("matplotlib")
+    from superneurons import paper_draw
+
     table = paper.make(name, dry)
-    if table.rows:
+    if table.rows and name in paper_draw.DRAWINGS:
         assert paper.draw(table).axes
 
 
@@ -107,10 +155,10 @@ def test_what_the_program_refuses_is_none_and_what_it_does_not_take_is_an_error(
 
 def test_measured_rows_are_those_that_ran(tmp_path):
     file = tmp_path / "scale.jsonl"
-    assert paper.paper_scale.measured(file) == []
+    assert paper.paper_fit.measured(file) == []
     good = {"network": "alexnet", "batch": 1792, "measured_images_per_s": 12.5}
     file.write_text(json.dumps({"network": "vgg16", "error": "no"}) + "\n" + json.dumps(good))
-    assert paper.paper_scale.measured(file) == [good]
+    assert paper.paper_fit.measured(file) == [good]
 
 
 def test_unknown_names_are_explained(capsys):

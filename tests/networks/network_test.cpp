@@ -78,9 +78,13 @@ TEST(LayerOrder, IsDeclaredOrTheRouteForEitherLowering) {
   const std::vector<std::string> routed = {"a1.forward",  "a2.forward",  "b1.forward",
                                            "b2.forward",  "a2.backward", "a1.backward",
                                            "b2.backward", "b1.backward"};
+  const std::vector<std::string> released = {"b1.forward",  "b2.forward",  "a1.forward",
+                                             "a2.forward",  "b2.backward", "b1.backward",
+                                             "a2.backward", "a1.backward"};
   for (const Lowering lowering : {Lowering::native, Lowering::paper}) {
     EXPECT_EQ(op_names(net, {.lowering = lowering, .order = LayerOrder::declared}), declared);
     EXPECT_EQ(op_names(net, {.lowering = lowering, .order = LayerOrder::route}), routed);
+    EXPECT_EQ(op_names(net, {.lowering = lowering, .order = LayerOrder::release}), released);
   }
   EXPECT_EQ(op_names(net, {.lowering = Lowering::native}), declared);
   EXPECT_EQ(op_names(net, {.lowering = Lowering::paper}), routed);

@@ -67,6 +67,20 @@ const Op& op_named(const Trace& trace, std::string_view name) {
   return found == trace.ops.end() ? trace.ops.front() : *found;
 }
 
+TEST(Roofline, TheGradientOfImagesCostsAboutWhatTheirForwardDoes) {
+  Result<Network> net = find_network("alexnet");
+  ASSERT_TRUE(net);
+  const Result<Trace> trace = lower(*net, {.batch = 128, .lowering = Lowering::paper});
+  ASSERT_TRUE(trace);
+  const auto time = [&](std::string_view name) {
+    const Op& op = op_named(*trace, name);
+    return roofline_time(op, op.choices.front(), toy()).count;
+  };
+  // Both gradients of 3 channels: each about a forward, not tiles that are empty but for 3 rows.
+  EXPECT_LT(time("conv1.backward"), 4 * time("conv1.forward"));
+  EXPECT_GT(time("conv1.backward"), time("conv1.forward"));
+}
+
 TEST(Fit, FindsTheRatesThatTimesWereMadeWith) {
   const std::vector<Trace> traces = {recorded("resnet50", 16, true_toy()),
                                      recorded("resnet50", 32, true_toy()),
