@@ -103,7 +103,8 @@ def draw_pareto(outcomes: Sequence[Outcome]) -> Figure:
     traces, policies = unique([o.trace for o in outcomes]), unique([o.policy for o in outcomes])
     columns = min(len(traces), 2)
     rows = -(-len(traces) // columns)
-    width = COLUMN if columns == 1 else PAGE
+    many = len(policies) > 6
+    width = PAGE if columns > 1 else COLUMN * (1.4 if many else 1)
     figure = Figure(figsize=(width, 2.1 * rows + 0.5))
     panels = figure.subplots(rows, columns, squeeze=False)
     for axes, trace in zip(panels.flat, traces):
@@ -136,7 +137,7 @@ def draw_pareto(outcomes: Sequence[Outcome]) -> Figure:
     for axes in panels.flat:
         looks.update((label, handle) for handle, label in zip(*axes.get_legend_handles_labels()))
     names = [name for name in [*policies, "lower bound of time"] if name in looks]
-    outside_legend(figure, [looks[name] for name in names], names, 1 if columns == 1 else 3)
+    outside_legend(figure, [looks[name] for name in names], names, 3 if columns > 1 else 1 + many)
     return figure
 
 
