@@ -120,10 +120,11 @@ def fill_roles(step: Step) -> None:
             storage.role = "activation"
         else:
             storage.role = "temporary"
-    owners = {s.serial: s.layer for s in step.storages if s.role == "gradient"}
+    owners = {s.serial: s.layer for s in step.storages if s.role in _OF_LAYERS}
     for op in step.ops:
         if not op.layer:  # gradients that are added up, and updates
             op.layer = next((o for s, _, _ in op.writes if (o := owners.get(s.serial))), "")
 
 
+_OF_LAYERS = ("gradient", "parameter", "optimizer_state")
 _COPIES = {"aten::_to_copy", "aten::copy_"}

@@ -186,6 +186,8 @@ def _trace(step: Step, look: Overview, raw: str, strip: bool) -> tuple[Trace, Re
     )  # fmt: skip
     if memory:
         trace.capabilities["workspaces"] = "exact" if step.whole else "inferred"
+    if cuda and durations.capability == "none":
+        warnings.append("the times of kernels are not known")
     report = Report("", trace, peak, warnings=warnings)
     if not stripped.ops and not _offloaded(look):  # else that is the peak of another program
         report.allocated_peak = _whole(look.untouched.get("allocated"))
