@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "cli/activity_traces.h"
 #include "cli/network_options.h"
 #include "cli/record_fallbacks.h"
 #include "cli/session.h"
@@ -28,6 +29,8 @@ struct TraceOptions {
   std::uint64_t seed = 1;
   std::string budget;
   PythonOptions python;
+  ActivityOptions activity;
+  std::string log_file;
 };
 
 /// 0 where nothing is said.
@@ -50,7 +53,8 @@ Result<DeviceProfile> profile_to_plan_with(const std::string& device) {
 /// A command after --: a PyTorch program by its ops, any other by its kernels.
 Status trace_command(const TraceOptions& options, Session& session) {
   if (options.python.program || !runs_python(session.program))
-    return trace_program(session.program, options.output, session);
+    return trace_program(session.program, options.output, options.activity, options.log_file,
+                         session);
   PythonOptions python = options.python;
   python.steps = options.steps;
   python.warmup = options.warmup;
@@ -117,6 +121,12 @@ void add_python_options(cli::Command& command, PythonOptions& python) {
                    "trace a command by its kernels, as one that is no PyTorch program");
 }
 
+void add_program_options(cli::Command& command, TraceOptions& options) {
+  add_window_options(command, options.activity);
+  add_output_option(command, "--keep-log", options.log_file,
+                    "of a CUDA program: keep what the tracer wrote (convert)");
+}
+
 }  // namespace
 
 void add_trace_command(cli::App& app, Session& session) {
@@ -145,6 +155,7 @@ void add_trace_command(cli::App& app, Session& session) {
                       "plan runs (default: what is free)");
   add_seed_option(*command, options->seed, "of initial values");
   add_python_options(*command, options->python);
+  add_program_options(*command, *options);
 }
 
 }  // namespace superneurons

@@ -13,9 +13,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "ir/files.h"
-#include "ir/trace_io.h"
-#include "tracer/from_activities.h"
+#include "cli/activity_traces.h"
 
 namespace superneurons {
 namespace {
@@ -34,17 +32,6 @@ struct LogFolder {
     std::error_code none;
     fs::remove_all(path, none);
   }
-  /// By time of their end: that of the main process is mostly the last.
-  std::vector<fs::path> logs() const {
-    std::vector<fs::path> found;
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(path, none))
-      if (entry.path().filename().string().rfind("log.", 0) == 0 &&
-          entry.path().extension() != ".tmp")
-        found.push_back(entry.path());
-    std::sort(found.begin(), found.end());
-    return found;
-  }
 };
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
@@ -52,54 +39,6 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   for (std::string& word : words) list.push_back(word.data());
   list.push_back(nullptr);
   return list;
-}
-
-/// T.jsonl.gz of process 17 → T-17.jsonl.gz.
-std::string with_process(const std::string& output, const std::string& process) {
-  const auto name = output.find_last_of('/') + 1;  // 0 if there is none
-  const auto dot = output.find('.', name);
-  const auto stem = dot == std::string::npos || dot == name ? output.size() : dot;
-  return output.substr(0, stem) + "-" + process + output.substr(stem);
-}
-
-Status convert(const fs::path& log, const std::string& name, const std::string& output,
-               const Session& session) {
-  const auto activities = read_activity_log(log.string());
-  if (!activities) return activities.error();
-  if (activities->device.empty()) return Ok{};
-  auto trace = trace_from_activities(*activities, name);
-  if (!trace) return trace.error();
-  trace->origin =
-      fmt::format("{} ({}, {})", session.made_by, machine_versions(true), session.today);
-  trace->device = machine_device(true);
-  if (Status status = write_trace(*trace, output); !status) return status;
-  session.console.note(fmt::format("{}: {} kernels and copies in {}, {} dropped records", output,
-                                   trace->ops.size(), format_time(trace->step_ns_traced),
-                                   trace->dropped_records));
-  return Ok{};
-}
-
-Status convert_all(const LogFolder& folder, const Ended& ended,
-                   const std::vector<std::string>& command, const std::string& output,
-                   const Session& session) {
-  const std::string name = fs::path(command.front()).filename().string();
-  const std::vector<fs::path> logs = folder.logs();
-  if (logs.empty())
-    return Error{ErrorCode::device,
-                 fmt::format("{} used no CUDA, or ended without running its exit handlers: there "
-                             "is nothing to trace",
-                             command.front())};
-  const std::string own = "log." + std::to_string(ended.process);
-  const bool main_used_cuda =
-      std::any_of(logs.begin(), logs.end(), [&](const auto& log) { return log.filename() == own; });
-  bool first = true;
-  for (const fs::path& log : logs) {
-    const bool plain = main_used_cuda ? log.filename() == own : std::exchange(first, false);
-    const std::string process = log.extension().string().substr(1);
-    const std::string file = plain ? output : with_process(output, process);
-    if (Status status = convert(log, name, file, session); !status) return status;
-  }
-  return Ok{};
 }
 
 }  // namespace
@@ -155,7 +94,9 @@ Result<Ended> run_command(std::vector<std::string> command, std::vector<std::str
 }
 
 Status trace_program(const std::vector<std::string>& command, const std::string& output,
+                     const ActivityOptions& options, const std::string& log_file,
                      Session& session) {
+  if (Status status = check_window(options.window); !status) return status;
   const auto library = find_library();
   if (!library) return library.error();
   std::string pattern = (fs::temp_directory_path() / "superneurons-XXXXXX").string();
@@ -164,10 +105,12 @@ Status trace_program(const std::vector<std::string>& command, const std::string&
   const LogFolder folder{pattern};
   const auto ended = run_command(
       command, environment_with({{"CUDA_INJECTION64_PATH", *library},
+                                 {"NVTX_INJECTION64_PATH", *library},
                                  {"SUPERNEURONS_ACTIVITY_LOG", (folder.path / "log").string()}}));
   if (!ended) return ended.error();
   session.exit_code = ended->exit_code;
-  Status status = convert_all(folder, *ended, command, output, session);
+  Status status = convert_logs(folder.path.string(), ended->process, command.front(), output,
+                               options, log_file, session);
   if (!status && ended->exit_code != 0) {
     session.console.error(status.error());  // the command's own failure is the answer
     return Ok{};

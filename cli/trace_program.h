@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/session.h"
+#include "tracer/from_activities.h"
 
 namespace superneurons {
 
@@ -27,11 +28,10 @@ Result<Ended> run_command(std::vector<std::string> command, std::vector<std::str
 std::vector<std::string> environment_with(
     const std::vector<std::pair<std::string, std::string>>& added);
 
-/// Runs the command with the tracer injected by the CUDA driver, and writes what its first process
-/// with CUDA work did to `output`, that of further processes beside it with the process's number
-/// in the name. The command's exit code becomes that of the program. Error where it cannot be
-/// started, the tracer is not there, or no process used CUDA.
+/// Runs the command with the tracer injected by the CUDA driver and by NVTX, and makes traces of
+/// what its processes did, as convert_logs() says. The command's exit code becomes that of the
+/// program. Error where it cannot be started, the tracer is not there, or no process used CUDA.
 Status trace_program(const std::vector<std::string>& command, const std::string& output,
-                     Session& session);
+                     const ActivityOptions& options, const std::string& log_file, Session& session);
 
 }  // namespace superneurons

@@ -53,6 +53,7 @@ function(superneurons_tracer_library)
     return()
   endif()
   add_library(superneurons_cupti SHARED tracer/library/superneurons_cupti.cpp tracer/activity_log.cpp
+              tracer/activity_writer.cpp tracer/cuda/cupti_decode.cpp
               tracer/cuda/cupti_collector.cpp)
   set_target_properties(superneurons_cupti PROPERTIES CXX_VISIBILITY_PRESET hidden
                         VISIBILITY_INLINES_HIDDEN ON
@@ -62,6 +63,6 @@ function(superneurons_tracer_library)
                       -Wl,--version-script=${PROJECT_SOURCE_DIR}/tracer/library/exports.map)
   target_include_directories(superneurons_cupti PRIVATE ${PROJECT_SOURCE_DIR} ${CUPTI_INCLUDE_DIR}
                              ${CUDAToolkit_INCLUDE_DIRS})
-  target_link_libraries(superneurons_cupti PRIVATE fmt::fmt-header-only ${CUPTI_LIBRARY})
+  target_link_libraries(superneurons_cupti PRIVATE fmt::fmt-header-only Threads::Threads ${CUPTI_LIBRARY})
   install(TARGETS superneurons_cupti LIBRARY)
 endfunction()

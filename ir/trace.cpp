@@ -66,6 +66,13 @@ class FaultFinder {
     if (!add(nanoseconds_, trace_.step_ns_untraced.count, kLongest) ||
         !add(nanoseconds_, trace_.step_ns_traced.count, kLongest))
       return bad("the time of the training step is negative or too large");
+    if (!add(nanoseconds_, trace_.owned_ns.count, kLongest) ||
+        !add(nanoseconds_, trace_.orphan_ns.count, kLongest))
+      return bad("the device time of the recording is negative or too large");
+    if (trace_.orphans < 0) return bad("the number of orphans is negative");
+    for (const Bytes peak : {trace_.allocated_peak, trace_.reserved_peak})
+      if (peak.count < 0 || peak.count >= kLargest)
+        return bad("a peak of the program's allocator is negative or too large");
     return true;
   }
 

@@ -139,9 +139,15 @@ struct Trace {
   std::int64_t batch = 0;
   std::string math = "fp32";       // "fp32" or "tf32"
   Nanoseconds step_ns_untraced{};  // training step with no tracer attached; 0: not measured
-  Nanoseconds step_ns_traced{};
+  Nanoseconds step_ns_traced{};    // the same while it was recorded
   std::array<Capability, kFactNames.size()> capabilities{};
   std::int64_t dropped_records = 0;
+  // What the recording says of itself, for `check`; 0 where it is not known.
+  Bytes allocated_peak{};    // most that the program's allocator had given out at one time
+  Bytes reserved_peak{};     // most that it held of the device
+  Nanoseconds owned_ns{};    // device time of the traced training steps that belongs to ops
+  Nanoseconds orphan_ns{};   // and that belongs to none
+  std::int64_t orphans = 0;  // kernels and copies of no op
 
   std::vector<Tensor> tensors;
   std::vector<Op> ops;

@@ -79,6 +79,11 @@ void header_fields(Archive& archive, TraceType& trace) {
   archive.optional("step_ns_untraced", trace.step_ns_untraced, plain.step_ns_untraced);
   archive.optional("step_ns_traced", trace.step_ns_traced, plain.step_ns_traced);
   archive.optional("dropped_records", trace.dropped_records, plain.dropped_records);
+  archive.optional("allocated_peak", trace.allocated_peak, plain.allocated_peak);
+  archive.optional("reserved_peak", trace.reserved_peak, plain.reserved_peak);
+  archive.optional("owned_ns", trace.owned_ns, plain.owned_ns);
+  archive.optional("orphan_ns", trace.orphan_ns, plain.orphan_ns);
+  archive.optional("orphans", trace.orphans, plain.orphans);
 }
 
 std::int64_t total_bytes(const Trace& trace) {

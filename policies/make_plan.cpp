@@ -18,12 +18,21 @@ namespace {
 
 inline constexpr Budget kEndless{{std::int64_t{1} << 62}, {std::int64_t{1} << 62}};
 
+/// How the facts that lack could be had.
+std::string_view remedy(const Trace& trace) {
+  if (trace.lowering != "activities") return "";
+  return " (of any CUDA program only kernels, copies, ranges and driver allocations are seen; what "
+         "ops read and write is known of PyTorch scripts, superneurons trace -o T -- python "
+         "SCRIPT, and of the built-in networks, superneurons trace NETWORK -o T)";
+}
+
 std::optional<Error> refuse_lacking_facts(const Trace& trace, const PolicyEntry& entry) {
   for (const Fact fact : entry.needs) {
     if (trace.capability(fact) != Capability::none) continue;
-    return Error{ErrorCode::bad_usage,
-                 fmt::format("policy {} needs to know {}, which trace '{}' does not tell",
-                             entry.name, kFactNames[static_cast<std::size_t>(fact)], trace.name)};
+    return Error{
+        ErrorCode::bad_usage,
+        fmt::format("policy {} needs to know {}, which trace '{}' does not tell{}", entry.name,
+                    kFactNames[static_cast<std::size_t>(fact)], trace.name, remedy(trace))};
   }
   return {};
 }

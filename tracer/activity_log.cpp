@@ -7,19 +7,12 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "tracer/activity_writer.h"
+
 namespace superneurons {
 namespace {
 
 constexpr std::size_t kBlock = 1U << 20;  // characters gathered before they are written
-
-void append_quoted(std::string& out, const std::string& text) {
-  out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) out += c;
-  }
-  out += '"';
-}
 
 /// Appends to a file by fwrite; after the first failure does nothing more.
 class Output {

@@ -175,6 +175,9 @@ void store_traced(Trace& trace, const Pass& pass, const RecordOptions& options) 
       op.kernels.push_back({pass.log.names[part.name], part.end - part.start});
   }
   trace.step_ns_traced = median_step(pass.measured.steps, options.warmup_steps);
+  trace.owned_ns = pass.device.owned_ns;
+  trace.orphan_ns = pass.device.orphan_ns;
+  trace.orphans = static_cast<std::int64_t>(pass.device.orphans);
 }
 
 void store_untraced(Trace& trace, const Pass& pass, const RecordOptions& options) {

@@ -91,6 +91,13 @@ class _Finder:
         self.law(self.trace.dropped_records >= 0, "the number of dropped records is negative")
         for ns in (self.trace.step_ns_untraced, self.trace.step_ns_traced):
             self.add("ns", ns, "the time of the training step is negative or too large")
+        for ns in (self.trace.owned_ns, self.trace.orphan_ns):
+            self.add("ns", ns, "the device time of the recording is negative or too large")
+        self.law(self.trace.orphans >= 0, "the number of orphans is negative")
+        for peak in (self.trace.allocated_peak, self.trace.reserved_peak):
+            self.law(
+                0 <= peak < LARGEST, "a peak of the program's allocator is negative or too large"
+            )
 
     def tensors(self) -> None:
         names: set[str] = set()

@@ -151,6 +151,11 @@ class Trace:
     step_ns_untraced: int = 0
     step_ns_traced: int = 0
     dropped_records: int = 0
+    allocated_peak: int = 0  # most bytes that the program's allocator had given out at one time
+    reserved_peak: int = 0  # most bytes that it held of the device
+    owned_ns: int = 0  # device time of the traced training steps that belongs to ops
+    orphan_ns: int = 0  # and that belongs to none
+    orphans: int = 0  # kernels and copies of no op
     capabilities: dict[str, str] = field(
         default_factory=dict
     )  # fact to inferred or exact; else none
@@ -188,6 +193,11 @@ _HEADER = (
     Field("step_ns_untraced", INT64, 0),
     Field("step_ns_traced", INT64, 0),
     Field("dropped_records", INT64, 0),
+    Field("allocated_peak", INT64, 0),
+    Field("reserved_peak", INT64, 0),
+    Field("owned_ns", INT64, 0),
+    Field("orphan_ns", INT64, 0),
+    Field("orphans", INT64, 0),
 )
 _CAPABILITIES = Field("capabilities", map_of(one_of(CAPABILITIES)), {})
 _TENSOR = (

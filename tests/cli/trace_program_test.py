@@ -7,18 +7,21 @@ import subprocess
 import pytest
 
 # Stands in for the tracer: a command that writes the log that the library would.
-LOG = (
-    '{"tag":-1,"name":"gemm","correlation":2,"stream":7,"start":100,"end":160,"kernel":true}\\n'
-    '{"tag":-1,"name":"memcpy","correlation":1,"stream":7,"start":40,"end":90,"kernel":false}\\n'
-    '{"r":"end","activities":2,"dropped":0}\\n'
+HEAD = '{"r":"header","format":"superneurons-activities","version":"0.1","process":1}\\n'
+WORK = (
+    '{"r":"name","id":0,"text":"gemm"}\\n'
+    '{"r":"kernel","name":0,"call":2,"stream":7,"start":100,"end":160}\\n'
+    '{"r":"name","id":1,"text":"memcpy HtoD"}\\n'
+    '{"r":"copy","name":1,"call":1,"stream":7,"start":40,"end":90,"bytes":64}\\n'
 )
+LOG = HEAD + WORK + '{"r":"end","activities":2,"dropped":0}\\n'
 
 
 @pytest.fixture
 def call(tmp_path, superneurons_with_library):
-    def run(*words, output="t.jsonl"):
+    def run(*words, output="t.jsonl", options=()):
         return subprocess.run(
-            [superneurons_with_library, "trace", "-o", output, "--", *words],
+            [superneurons_with_library, "trace", "-o", output, *options, "--", *words],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -50,10 +53,13 @@ WRITE = f"printf '{LOG}' > \"$SUPERNEURONS_ACTIVITY_LOG.$$\""
 
 
 def test_the_log_becomes_a_trace_and_the_command_keeps_its_output(call, tmp_path):
-    done = call(*shell(WRITE + '; echo hello; echo "$CUDA_INJECTION64_PATH" > where'))
+    where = 'echo "$CUDA_INJECTION64_PATH" "$NVTX_INJECTION64_PATH" > where'
+    done = call(*shell(WRITE + "; echo hello; " + where))
     assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
-    assert "t.jsonl: 2 kernels and copies in 120 ns, 0 dropped records" in done.stderr
-    assert (tmp_path / "where").read_text().strip().endswith("bin/libsuperneurons_cupti.so")
+    assert "t.jsonl: 2 ops of 2 kernels and copies, 0 allocations, 120 ns" in done.stderr
+    assert "the whole run is taken as one training step" in done.stderr
+    places = (tmp_path / "where").read_text().split()
+    assert len(places) == 2 and all(p.endswith("bin/libsuperneurons_cupti.so") for p in places)
     text = (tmp_path / "t.jsonl").read_text()
     assert text.index("0.memcpy") < text.index("1.gemm")
     assert "superneurons trace -- sh -c" in text.splitlines()[0]
@@ -69,7 +75,7 @@ def test_policies_that_need_accesses_refuse(call, tmp_path, superneurons_with_li
         check=False,
     )
     assert done.returncode == 2
-    assert "accesses" in done.stderr
+    assert "accesses" in done.stderr and "superneurons trace -o T -- python" in done.stderr
 
 
 def test_the_exit_code_is_that_of_the_command(call, tmp_path):
@@ -78,19 +84,60 @@ def test_the_exit_code_is_that_of_the_command(call, tmp_path):
     assert call(*shell("kill -TERM $$")).returncode == 128 + 15
 
 
-def test_each_process_has_a_trace(call, tmp_path):
-    child = f"printf '{LOG}' > \"$SUPERNEURONS_ACTIVITY_LOG.99\""
-    done = call(*shell(WRITE + "; " + child), output="t.v1.jsonl")
+def log_of(process, text=LOG):
+    return f"printf '{text}' > \"$SUPERNEURONS_ACTIVITY_LOG.{process}\""
+
+
+def test_each_process_with_work_has_a_trace_and_that_is_said(call, tmp_path):
+    done = call(*shell(WRITE + "; " + log_of(99)), output="t.v1.jsonl")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "t.v1.jsonl").exists() and (tmp_path / "t-99.v1.jsonl").exists()
+    assert "2 processes used a GPU" in done.stderr
+
+
+def test_the_process_with_most_work_counts_where_the_command_itself_did_none(call, tmp_path):
+    more = HEAD + WORK + WORK.replace('"id":0', '"id":2').replace('"id":1', '"id":3')
+    done = call(*shell(f"{log_of(98)}; {log_of(99, more)}; {log_of('$$', HEAD)}"))
+    assert done.returncode == 0, done.stderr
+    assert "t.jsonl: 4 ops" in done.stderr and "t-98.jsonl: 2 ops" in done.stderr
+    assert sorted(p.name for p in tmp_path.glob("*.jsonl")) == ["t-98.jsonl", "t.jsonl"]
+
+
+@pytest.mark.parametrize("ending", ["kill -9 $$", "kill -SEGV $$", "exit 3"])
+def test_what_was_written_before_a_hard_end_is_converted(call, tmp_path, ending):
+    half = HEAD + WORK + '{"r":"ker'
+    done = call(*shell(f"{log_of('$$', half)}; {ending}"))
+    assert done.returncode == {"kill -9 $$": 137, "kill -SEGV $$": 139, "exit 3": 3}[ending]
+    assert "cut off after kernel or copy 1, gemm" in done.stderr
+    assert (tmp_path / "t.jsonl").exists()
+
+
+def test_a_damaged_log_is_refused_and_says_where(call, tmp_path):
+    damaged = HEAD + "nonsense\\n" + WORK
+    done = call(*shell(log_of("$$", damaged)), options=("--keep-log", "kept"))
+    assert done.returncode == 2 and "one JSON object per line" in done.stderr
+    assert (tmp_path / "kept").read_text().splitlines()[1] == "nonsense"
+
+
+def test_the_log_is_kept_where_that_is_asked_for(call, tmp_path):
+    assert call(*shell(WRITE), options=("--keep-log", "kept")).returncode == 0
+    assert (tmp_path / "kept").read_text() == LOG.replace("\\n", "\n")
+
+
+def test_windows_that_are_not_there_are_refused(call, tmp_path):
+    done = call(*shell(WRITE), options=("--window", "range:step"))
+    assert done.returncode == 2 and "marks no NVTX ranges" in done.stderr
+    done = call(*shell("touch ran"), options=("--window", "steps"))
+    assert done.returncode == 2 and "pattern, whole or range:NAME" in done.stderr
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_command_without_cuda_is_told_so(call, tmp_path):
     done = call("true")
-    assert done.returncode == 2 and "true used no CUDA" in done.stderr
+    assert done.returncode == 2 and "true ran nothing on a GPU" in done.stderr
     assert not (tmp_path / "t.jsonl").exists()
     done = call(*shell("exit 3"))
-    assert done.returncode == 3 and "used no CUDA" in done.stderr
+    assert done.returncode == 3 and "ran nothing on a GPU" in done.stderr
 
 
 def test_bad_usage(call, superneurons_with_library):

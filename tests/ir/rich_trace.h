@@ -19,6 +19,11 @@ inline Trace rich_trace() {
   trace.step_ns_untraced = 1000_ns;
   trace.step_ns_traced = 1100_ns;
   trace.dropped_records = 3;
+  trace.allocated_peak = 5000_B;
+  trace.reserved_peak = 8192_B;
+  trace.owned_ns = 900_ns;
+  trace.orphan_ns = 40_ns;
+  trace.orphans = 2;
   trace.capabilities = {Capability::exact, Capability::inferred};
   trace.tensors = {{.name = "w",
                     .bytes = 64_B,

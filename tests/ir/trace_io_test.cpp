@@ -32,6 +32,11 @@ TEST(TraceText, KeepsEveryFieldOfTheHeaderAndOfTensors) {
   EXPECT_EQ(after.step_ns_untraced, before.step_ns_untraced);
   EXPECT_EQ(after.step_ns_traced, before.step_ns_traced);
   EXPECT_EQ(after.dropped_records, before.dropped_records);
+  EXPECT_EQ(after.allocated_peak, before.allocated_peak);
+  EXPECT_EQ(after.reserved_peak, before.reserved_peak);
+  EXPECT_EQ(after.owned_ns, before.owned_ns);
+  EXPECT_EQ(after.orphan_ns, before.orphan_ns);
+  EXPECT_EQ(after.orphans, before.orphans);
   EXPECT_EQ(after.capabilities, before.capabilities);
   ASSERT_EQ(after.tensors.size(), before.tensors.size());
   for (std::size_t i = 0; i < after.tensors.size(); ++i) {

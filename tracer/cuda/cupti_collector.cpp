@@ -8,26 +8,20 @@
 #include <cstdlib>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
+
+#include "tracer/cuda/cupti_decode.h"
+
+#if CUPTI_API_VERSION >= 130000
+#pragma weak cuptiSubscribe_v2  // the CUPTI that a process has loaded may be an older one
+#endif
 
 namespace superneurons {
 namespace {
 
-// CUPTI fills the newest layout of the toolkit that it belongs to; structures only grow at the end,
-// so the layout of the toolkit we are compiled against is right whenever the loaded CUPTI is as
-// new.
-#if CUPTI_API_VERSION >= 130000
-using KernelRecord = CUpti_ActivityKernel10;
-#else
-using KernelRecord = CUpti_ActivityKernel9;
-#endif
-#if CUPTI_API_VERSION >= 26
-using CopyRecord = CUpti_ActivityMemcpy6;
-#else
-using CopyRecord = CUpti_ActivityMemcpy5;
-#endif
-using SetRecord = CUpti_ActivityMemset4;
-
 constexpr std::size_t kBufferBytes = 8U << 20;
+// Of a whole program what a hard end loses should be little.
+constexpr std::size_t kStreamedBufferBytes = 1U << 20;
 constexpr std::size_t kBufferAlignment = 8;
 
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
@@ -36,106 +30,185 @@ constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                          CUPTI_ACTIVITY_KIND_RUNTIME,
                                          CUPTI_ACTIVITY_KIND_DRIVER,
                                          CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
+constexpr CUpti_ActivityKind kMoreKinds[] = {
+    CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMORY2, CUPTI_ACTIVITY_KIND_MARKER};
 
-/// Where buffer callbacks put what they get. Process-wide, because CUPTI is.
-struct Sink {
-  std::mutex mutex;
+/// Keeps what our own recordings want.
+class MemorySink final : public ActivitySink {
+ public:
   ActivityLog log;
-  std::unordered_map<std::string, std::uint32_t> name_ids;
-};
-std::atomic<Sink*> sink{nullptr};
 
-std::uint32_t intern(Sink& to, const char* name) {
-  const std::string text = name ? name : "unknown";
-  const auto [entry, added] =
-      to.name_ids.emplace(text, static_cast<std::uint32_t>(to.log.names.size()));
-  if (added) to.log.names.push_back(text);
-  return entry->second;
-}
-
-template <class Record>
-void add_device(Sink& to, const Record& record, const char* name, bool kernel) {
-  to.log.device.push_back({intern(to, name),
-                           record.correlationId,
-                           record.streamId,
-                           {static_cast<std::int64_t>(record.start)},
-                           {static_cast<std::int64_t>(record.end)},
-                           kernel});
-}
-
-void decode(Sink& to, const CUpti_Activity* record) {
-  switch (record->kind) {
-    case CUPTI_ACTIVITY_KIND_KERNEL:
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
-      const auto& kernel = *reinterpret_cast<const KernelRecord*>(record);
-      return add_device(to, kernel, kernel.name, true);
-    }
-    case CUPTI_ACTIVITY_KIND_MEMCPY:
-      return add_device(to, *reinterpret_cast<const CopyRecord*>(record), "memcpy", false);
-    case CUPTI_ACTIVITY_KIND_MEMSET:
-      return add_device(to, *reinterpret_cast<const SetRecord*>(record), "memset", false);
-    case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {
-      const auto& tag = *reinterpret_cast<const CUpti_ActivityExternalCorrelation*>(record);
-      if (tag.externalKind == CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0)
-        to.log.tags.push_back({tag.correlationId, tag.externalId});
-      return;
-    }
-    default:
-      return;
+  void work(const SeenWork& work, std::string_view name) noexcept override {
+    attempt([&] {
+      log.device.push_back({intern(name),
+                            work.call,
+                            work.stream,
+                            {work.start},
+                            {work.end},
+                            work.kind == DeviceWork::kernel});
+    });
   }
+  void tag(const TagActivity& tag) noexcept override {
+    attempt([&] { log.tags.push_back(tag); });
+  }
+  void call(const SeenCall&, std::string_view) noexcept override {}
+  void memory(const SeenMemory&) noexcept override {}
+  void mark(const SeenMark&, std::string_view) noexcept override {}
+  void dropped(std::int64_t records) noexcept override { log.dropped += records; }
+  void flush() noexcept override {}
+
+ private:
+  /// What memory does not suffice for counts as dropped: CUPTI's thread must not see an exception.
+  template <class Work>
+  void attempt(const Work& work) noexcept {
+    try {
+      work();
+    } catch (...) {
+      ++log.dropped;
+    }
+  }
+  std::uint32_t intern(std::string_view name) {
+    key_ = name.substr(0, 7) == "memcpy " ? "memcpy" : name;
+    const auto [entry, added] =
+        name_ids_.emplace(key_, static_cast<std::uint32_t>(log.names.size()));
+    if (added) log.names.push_back(key_);
+    return entry->second;
+  }
+  std::unordered_map<std::string, std::uint32_t> name_ids_;
+  std::string key_;
+};
+
+/// Where callbacks put what they get. Process-wide, because CUPTI is, and never destroyed, because
+/// CUPTI's threads may outlive main().
+struct Session {
+  std::mutex mutex;
+  std::unique_ptr<ActivitySink> sink;  // none: nothing is recorded
+  CUpti_SubscriberHandle subscriber{};
+  std::atomic<std::size_t> buffer_bytes{kBufferBytes};
+};
+Session& session() {
+  static Session* const only = new Session;
+  return *only;
 }
 
 void CUPTIAPI buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
-  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
-  *size = *buffer ? kBufferBytes : 0;
+  const std::size_t bytes = session().buffer_bytes;
+  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(kBufferAlignment, bytes));
+  *size = *buffer ? bytes : 0;
   *max_records = 0;
-}
-
-/// What memory does not suffice for counts as dropped: CUPTI's thread must not see an exception.
-void decode_all(Sink& to, std::uint8_t* buffer, std::size_t valid) noexcept {
-  CUpti_Activity* record = nullptr;
-  while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
-    try {
-      decode(to, record);
-    } catch (...) {
-      ++to.log.dropped;
-    }
-  }
 }
 
 void CUPTIAPI buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
                                std::size_t, std::size_t valid) {
+  // Not under the lock: CUPTI takes its own for it, and may hold that while it asks for a buffer.
   std::size_t dropped = 0;
   cuptiActivityGetNumDroppedRecords(context, stream, &dropped);
-  if (Sink* to = sink.load()) {
-    const std::lock_guard lock(to->mutex);
-    to->log.dropped += static_cast<std::int64_t>(dropped);
-    decode_all(*to, buffer, valid);
+  {
+    const std::lock_guard lock(session().mutex);
+    if (ActivitySink* to = session().sink.get()) {
+      if (dropped > 0) to->dropped(static_cast<std::int64_t>(dropped));
+      decode_activities(buffer, valid, *to);
+    }
   }
   std::free(buffer);
 }
 
-Error cupti_error(const char* call, CUptiResult result) {
-  const char* text = nullptr;
-  cuptiGetResultString(result, &text);
-  const bool taken = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
-  return {.code = ErrorCode::device,
-          .message = fmt::format("{} failed: {}{}", call, text ? text : "unknown",
-                                 taken ? " (another tool, e.g. torch.profiler or nsys, traces this "
-                                         "process: trace without it)"
-                                       : "")};
+constexpr std::pair<CUpti_CallbackDomain, CUpti_CallbackId> kCalls[] = {
+    {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemMap},
+    {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemUnmap},
+    {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuCtxDestroy_v2},
+    {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxReset_v2},
+    {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaDeviceReset_v3020}};
+
+bool ends_context(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+  return domain == CUPTI_CB_DOMAIN_RUNTIME_API || id == CUPTI_DRIVER_TRACE_CBID_cuCtxDestroy_v2 ||
+         id == CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxReset_v2;
 }
 
-}  // namespace
+/// Before and after kCalls. Memory that is mapped piece by piece (cuMemCreate, as expandable
+/// segments do) has no record of its own; and with a context go the records that nobody has
+/// fetched.
+void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+  if (domain != CUPTI_CB_DOMAIN_DRIVER_API && domain != CUPTI_CB_DOMAIN_RUNTIME_API) return;
+  const auto& call = *static_cast<const CUpti_CallbackData*>(data);
+  if (ends_context(domain, id)) {
+    if (call.callbackSite == CUPTI_API_ENTER) cuptiActivityFlushAll(0);
+    return;
+  }
+  if (call.callbackSite != CUPTI_API_EXIT || !call.functionReturnValue ||
+      *static_cast<const CUresult*>(call.functionReturnValue) != CUDA_SUCCESS)
+    return;
+  SeenMemory seen{.at = cupti_now()};
+  if (id == CUPTI_DRIVER_TRACE_CBID_cuMemMap) {
+    const auto& map = *static_cast<const cuMemMap_params*>(call.functionParams);
+    seen.address = map.ptr;
+    seen.bytes = static_cast<std::int64_t>(map.size);
+  } else if (id == CUPTI_DRIVER_TRACE_CBID_cuMemUnmap) {
+    const auto& unmap = *static_cast<const cuMemUnmap_params*>(call.functionParams);
+    seen = {false, unmap.ptr, static_cast<std::int64_t>(unmap.size), seen.at};
+  } else {
+    return;
+  }
+  const std::lock_guard lock(session().mutex);
+  if (ActivitySink* to = session().sink.get()) to->memory(seen);
+}
 
-Result<std::unique_ptr<CuptiCollector>> CuptiCollector::start() {
-  Sink* expected = nullptr;
-  auto fresh = std::make_unique<Sink>();
-  if (!sink.compare_exchange_strong(expected, fresh.get()))
-    return Error{.code = ErrorCode::device, .message = "a trace is already being recorded"};
-  fresh.release();
-  auto collector = std::unique_ptr<CuptiCollector>(new CuptiCollector());
-  collector->running_ = true;
+Error cupti_error(const char* call, CUptiResult result, const std::string& holder = "") {
+  const char* text = nullptr;
+  cuptiGetResultString(result, &text);
+  if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
+    return {.code = ErrorCode::device,
+            .message = fmt::format("{} traces this process already, and CUPTI serves one tool at "
+                                   "a time (would be without torch.profiler, nsys or ncu)",
+                                   holder.empty() ? "another tool" : holder)};
+  return {.code = ErrorCode::device,
+          .message = fmt::format("{} failed: {}", call, text ? text : "unknown")};
+}
+
+/// Who has CUPTI, where it tells.
+std::string holder_of_cupti() {
+#if CUPTI_API_VERSION >= 130000
+  char holder[128] = "";
+  CUpti_SubscriberHandle none{};
+  CUpti_SubscriberParams parameters{};
+  parameters.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+  parameters.subscriberName = "superneurons";
+  parameters.oldSubscriberName = holder;
+  parameters.oldSubscriberSize = sizeof holder - 1;
+  if (cuptiSubscribe_v2 && cuptiSubscribe_v2(&none, on_call, nullptr, &parameters) == CUPTI_SUCCESS)
+    cuptiUnsubscribe(none);  // it is gone meanwhile
+  return holder;
+#else
+  return "";
+#endif
+}
+
+Status subscribe(Session& to) {
+  // Not by cuptiSubscribe_v2: a process that has used it may have no other tool of the first kind.
+  const auto result = cuptiSubscribe(&to.subscriber, on_call, nullptr);
+  if (result == CUPTI_SUCCESS) return Ok{};
+  to.subscriber = {};
+  const bool taken = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  return cupti_error("cuptiSubscribe", result, taken ? holder_of_cupti() : "");
+}
+
+/// An older CUPTI would fill less than we read.
+Status check_version() {
+  std::uint32_t loaded = 0;
+  cuptiGetVersion(&loaded);
+  const std::uint32_t compiled = decoded_cupti_version();
+  // From 13.0 on the last two digits are of fixes, which leave the records alone.
+  const bool older = compiled >= 130000 ? loaded / 100 < compiled / 100 : loaded < compiled;
+  if (!older) return Ok{};
+  return Error{.code = ErrorCode::device,
+               .message = fmt::format("the CUPTI of this process (API {}) is older than the one "
+                                      "that superneurons was built with (API {})",
+                                      loaded, compiled)};
+}
+
+Status enable(Session& to, bool whole_program) {
+  if (Status status = check_version(); !status) return status;
+  if (Status status = subscribe(to); !status) return status;
   std::size_t device_buffer = 16U << 20;
   std::size_t size = sizeof(device_buffer);
   cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE, &size, &device_buffer);
@@ -144,6 +217,41 @@ Result<std::unique_ptr<CuptiCollector>> CuptiCollector::start() {
   for (const CUpti_ActivityKind kind : kKinds)
     if (const auto result = cuptiActivityEnable(kind))
       return cupti_error("cuptiActivityEnable", result);
+  if (!whole_program) return Ok{};
+  // A CUPTI or a device without one of these still tells the rest.
+  for (const CUpti_ActivityKind kind : kMoreKinds) (void)cuptiActivityEnable(kind);
+  for (const auto& [domain, id] : kCalls) (void)cuptiEnableCallback(1, to.subscriber, domain, id);
+  return Ok{};
+}
+
+void disable(bool whole_program) {
+  for (const CUpti_ActivityKind kind : kKinds) cuptiActivityDisable(kind);
+  if (!whole_program) return;
+  for (const CUpti_ActivityKind kind : kMoreKinds) cuptiActivityDisable(kind);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CuptiCollector>> CuptiCollector::start() {
+  auto collector = start_into(std::make_unique<MemorySink>());
+  return collector;
+}
+
+Result<std::unique_ptr<CuptiCollector>> CuptiCollector::start_into(
+    std::unique_ptr<ActivitySink> sink) {
+  const bool whole_program = !dynamic_cast<MemorySink*>(sink.get());
+  Session& to = session();
+  {
+    const std::lock_guard lock(to.mutex);
+    if (to.sink)
+      return Error{.code = ErrorCode::device, .message = "a trace is already being recorded"};
+    to.sink = std::move(sink);
+  }
+  to.buffer_bytes = whole_program ? kStreamedBufferBytes : kBufferBytes;
+  auto collector = std::unique_ptr<CuptiCollector>(new CuptiCollector());
+  collector->whole_program_ = whole_program;
+  collector->running_ = true;
+  if (Status status = enable(to, whole_program); !status) return status.error();
   return collector;
 }
 
@@ -156,19 +264,35 @@ void CuptiCollector::pop_tag() {
   cuptiActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &last);
 }
 
-Result<ActivityLog> CuptiCollector::stop() {
-  cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-  for (const CUpti_ActivityKind kind : kKinds) cuptiActivityDisable(kind);
-  cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+void CuptiCollector::flush() { cuptiActivityFlushAll(0); }
+
+std::unique_ptr<ActivitySink> CuptiCollector::stop_into() {
   running_ = false;
-  const std::unique_ptr<Sink> last(sink.exchange(nullptr));
-  if (!last) return Error{.code = ErrorCode::device, .message = "no trace was being recorded"};
-  const std::lock_guard lock(last->mutex);
-  return std::move(last->log);
+  Session& from = session();
+  if (from.subscriber) {  // else CUPTI is another's, which is left alone
+    cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    disable(whole_program_);
+    cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    cuptiUnsubscribe(std::exchange(from.subscriber, nullptr));
+  }
+  const std::lock_guard lock(from.mutex);
+  return std::move(from.sink);
+}
+
+Result<ActivityLog> CuptiCollector::stop() {
+  const std::unique_ptr<ActivitySink> sink = stop_into();
+  auto* memory = dynamic_cast<MemorySink*>(sink.get());
+  if (!memory) return Error{.code = ErrorCode::device, .message = "no trace was being recorded"};
+  return std::move(memory->log);
 }
 
 CuptiCollector::~CuptiCollector() {
-  if (running_) (void)stop();
+  if (running_) (void)stop_into();
+}
+
+std::int64_t cupti_now() {
+  std::uint64_t now = 0;
+  return cuptiGetTimestamp(&now) == CUPTI_SUCCESS ? static_cast<std::int64_t>(now) : 0;
 }
 
 std::string cupti_version() {

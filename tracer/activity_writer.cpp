@@ -1,0 +1,188 @@
+#include "tracer/activity_writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <unordered_map>
+
+namespace superneurons {
+namespace {
+
+constexpr std::size_t kBlock = 1U << 18;        // characters gathered before they are written
+constexpr std::size_t kMostWaiting = 8U << 20;  // characters kept until device work comes
+
+std::string_view kind_of(DeviceWork kind) {
+  return kind == DeviceWork::kernel ? "kernel" : kind == DeviceWork::copy ? "copy" : "set";
+}
+
+}  // namespace
+
+void append_quoted(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') out += '\\';
+    if (byte >= 0x20 && byte < 0x7f) out += c;
+    else if (byte >= 0x7f) out += '?';
+  }
+  out += '"';
+}
+
+struct ActivityWriter::State {
+  std::string path;
+  std::int64_t base = 0;
+  std::string text;
+  std::unordered_map<std::string, std::uint32_t> names;
+  std::string key;  // scratch
+  std::int64_t works = 0, lost = 0;
+  std::size_t head = 0;  // characters of the header
+  int file = -1;
+  bool wanted = false;  // device work or an allocation came
+  bool good = true;
+
+  template <class... Values>
+  void add(fmt::format_string<Values...> form, Values&&... values) {
+    fmt::format_to(std::back_inserter(text), form, std::forward<Values>(values)...);
+  }
+  std::int64_t since(std::int64_t at) const { return std::max<std::int64_t>(at - base, 0); }
+
+  std::uint32_t name(std::string_view what) {
+    key = what;
+    const auto [entry, added] = names.try_emplace(key, static_cast<std::uint32_t>(names.size()));
+    if (added) {
+      add("{{\"r\":\"name\",\"id\":{},\"text\":", entry->second);
+      append_quoted(text, what);
+      text += "}\n";
+    }
+    return entry->second;
+  }
+
+  /// Writes whole lines.
+  void write() {
+    if (!wanted) {
+      if (text.size() > kMostWaiting) {  // a program that marks ranges and uses no device
+        ++lost;
+        text.resize(head);
+        names.clear();
+      }
+      return;
+    }
+    if (file < 0 && good) {
+      file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+      good = file >= 0;
+    }
+    std::string_view rest = text;
+    while (good && !rest.empty()) {
+      const ssize_t written = ::write(file, rest.data(), rest.size());
+      if (written < 0 && errno == EINTR) continue;
+      good = written > 0;
+      if (good) rest.remove_prefix(static_cast<std::size_t>(written));
+    }
+    text.clear();
+  }
+
+  /// What memory does not suffice for counts as lost; the lines so far stay whole.
+  template <class Fill>
+  void line(const Fill& fill) noexcept {
+    const std::size_t before = text.size();
+    try {
+      fill();
+    } catch (...) {
+      ++lost;
+      text.resize(before);
+      return;
+    }
+    if (text.size() >= kBlock) write();
+  }
+};
+
+ActivityWriter::ActivityWriter(std::string path, const ActivityHeader& header)
+    : state_(std::make_unique<State>()) {
+  state_->path = std::move(path);
+  state_->base = header.base;
+  state_->add(
+      "{{\"r\":\"header\",\"format\":\"superneurons-activities\",\"version\":\"0.1\","
+      "\"process\":{},\"command\":",
+      header.process);
+  append_quoted(state_->text, header.command);
+  state_->text += "}\n";
+  state_->head = state_->text.size();
+}
+
+ActivityWriter::~ActivityWriter() {
+  if (state_->file >= 0) ::close(state_->file);
+}
+
+void ActivityWriter::work(const SeenWork& work, std::string_view name) noexcept {
+  State& to = *state_;
+  to.wanted = true;
+  to.line([&] {
+    const std::uint32_t id = to.name(name);
+    to.add("{{\"r\":\"{}\",\"name\":{},\"call\":{},\"stream\":{},\"start\":{},\"end\":{}",
+           kind_of(work.kind), id, work.call, work.stream, to.since(work.start),
+           to.since(work.end));
+    if (work.kind != DeviceWork::kernel) to.add(",\"bytes\":{}", work.bytes);
+    to.text += "}\n";
+    ++to.works;
+  });
+}
+
+void ActivityWriter::tag(const TagActivity& tag) noexcept {
+  State& to = *state_;
+  to.line([&] {
+    to.add("{{\"r\":\"tag\",\"call\":{},\"tag\":{}}}\n", tag.correlation,
+           static_cast<std::int64_t>(tag.tag));
+  });
+}
+
+void ActivityWriter::call(const SeenCall& call, std::string_view name) noexcept {
+  State& to = *state_;
+  to.line([&] {
+    const std::uint32_t id = to.name(name);
+    to.add("{{\"r\":\"call\",\"name\":{},\"call\":{},\"thread\":{},\"start\":{},\"end\":{}}}\n", id,
+           call.call, call.thread, to.since(call.start), to.since(call.end));
+  });
+}
+
+void ActivityWriter::memory(const SeenMemory& memory) noexcept {
+  State& to = *state_;
+  to.wanted = true;
+  to.line([&] {
+    to.add("{{\"r\":\"{}\",\"address\":{},\"bytes\":{},\"at\":{}}}\n",
+           memory.allocates ? "allocate" : "free", memory.address, memory.bytes,
+           to.since(memory.at));
+  });
+}
+
+void ActivityWriter::mark(const SeenMark& mark, std::string_view name) noexcept {
+  State& to = *state_;
+  to.line([&] {
+    if (!mark.begins) {
+      to.add("{{\"r\":\"close\",\"range\":{},\"at\":{}}}\n", mark.id, to.since(mark.at));
+      return;
+    }
+    const std::uint32_t id = to.name(name);
+    to.add("{{\"r\":\"open\",\"range\":{},\"name\":{},\"thread\":{},\"at\":{}}}\n", mark.id, id,
+           mark.thread, to.since(mark.at));
+  });
+}
+
+void ActivityWriter::dropped(std::int64_t records) noexcept { state_->lost += records; }
+
+void ActivityWriter::flush() noexcept { state_->write(); }
+
+bool ActivityWriter::finish() noexcept {
+  State& to = *state_;
+  if (!to.wanted) return true;
+  to.line(
+      [&] { to.add("{{\"r\":\"end\",\"activities\":{},\"dropped\":{}}}\n", to.works, to.lost); });
+  to.write();
+  if (to.file >= 0) to.good = ::close(std::exchange(to.file, -1)) == 0 && to.good;
+  return to.good;
+}
+
+}  // namespace superneurons
