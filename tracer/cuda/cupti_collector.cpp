@@ -192,22 +192,7 @@ Status subscribe(Session& to) {
   return cupti_error("cuptiSubscribe", result, taken ? holder_of_cupti() : "");
 }
 
-/// An older CUPTI would fill less than we read.
-Status check_version() {
-  std::uint32_t loaded = 0;
-  cuptiGetVersion(&loaded);
-  const std::uint32_t compiled = decoded_cupti_version();
-  // From 13.0 on the last two digits are of fixes, which leave the records alone.
-  const bool older = compiled >= 130000 ? loaded / 100 < compiled / 100 : loaded < compiled;
-  if (!older) return Ok{};
-  return Error{.code = ErrorCode::device,
-               .message = fmt::format("the CUPTI of this process (API {}) is older than the one "
-                                      "that superneurons was built with (API {})",
-                                      loaded, compiled)};
-}
-
 Status enable(Session& to, bool whole_program) {
-  if (Status status = check_version(); !status) return status;
   if (Status status = subscribe(to); !status) return status;
   std::size_t device_buffer = 16U << 20;
   std::size_t size = sizeof(device_buffer);

@@ -8,9 +8,10 @@
 namespace superneurons {
 namespace {
 
-// CUPTI fills the newest layout of the toolkit that it belongs to; structures only grow at the end,
-// so the layout of the toolkit we are compiled against is right whenever the loaded CUPTI is as
-// new, which the collector sees to.
+// CUPTI fills the newest layout of the toolkit that it belongs to. Within a major version, which
+// the name of the library tells (libcupti.so.13), structures only grow at the end, and no field is
+// read here that its first toolkit lacks: so the loaded CUPTI may be older or newer than the one
+// that we are compiled against.
 #if CUPTI_API_VERSION >= 130000
 using KernelRecord = CUpti_ActivityKernel10;
 #else
@@ -170,7 +171,5 @@ void decode_activities(std::uint8_t* buffer, std::size_t valid, ActivitySink& si
   while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) decode(record, sink);
   sink.flush();
 }
-
-std::uint32_t decoded_cupti_version() { return CUPTI_API_VERSION; }
 
 }  // namespace superneurons

@@ -11,7 +11,4 @@ namespace superneurons {
 /// Gives all records of a buffer of `valid` bytes to `sink`.
 void decode_activities(std::uint8_t* buffer, std::size_t valid, ActivitySink& sink) noexcept;
 
-/// The version that the records' layouts are of.
-std::uint32_t decoded_cupti_version();
-
 }  // namespace superneurons
