@@ -198,10 +198,14 @@ std::string lost_time(const Outcome& outcome) {
 std::string cell_text(const std::vector<Outcome>& outcomes, const std::vector<Refusal>& refusals,
                       Bytes keep_all) {
   Rows rows;
+  const bool reserves = std::any_of(outcomes.begin(), outcomes.end(), [](const Outcome& row) {
+    return row.reserved_peak_bytes.has_value();
+  });
   if (!outcomes.empty())
     rows.push_back({"policy", "peak", "/ keep_all", "host", "step", "/ bound", "out", "in",
                     "recompute", "lost time"});
-  for (const Outcome& row : outcomes)
+  if (!outcomes.empty() && reserves) rows.back().insert(rows.back().begin() + 2, "reserved");
+  for (const Outcome& row : outcomes) {
     rows.push_back(
         {row.policy, format_bytes(row.placed_peak_bytes),
          share(row.placed_peak_bytes.count, keep_all.count), bytes_or_dash(row.host_bytes),
@@ -211,6 +215,10 @@ std::string cell_text(const std::vector<Outcome>& outcomes, const std::vector<Re
              ? "-"
              : fmt::format("{} runs, {}", row.recompute_runs, format_time(row.recompute_ns)),
          lost_time(row)});
+    if (reserves)
+      rows.back().insert(rows.back().begin() + 2,
+                         row.reserved_peak_bytes ? format_bytes(*row.reserved_peak_bytes) : "");
+  }
   std::string text = align(rows, 1);
   std::size_t width = 0;
   for (const Refusal& refusal : refusals) width = std::max(width, refusal.policy.size());

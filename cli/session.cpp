@@ -330,6 +330,8 @@ Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loa
     request.budget.device = floor->budget;
   }
   auto plan = make_plan(loaded.trace, loaded.profile, request, predict);
+  for (const std::string& remark : idle_passes(loaded.trace, source.policy))
+    session.console.note(remark);
   if (plan && !loaded.recorded_hash.empty()) plan->trace_hash = loaded.recorded_hash;
   return plan;
 }

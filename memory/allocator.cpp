@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "memory/caching.h"
 #include "memory/heap.h"
+#include "memory/pytorch_caching.h"
 
 namespace superneurons {
 namespace {
@@ -18,8 +18,8 @@ std::unique_ptr<Allocator> make_uncoalesced(Bytes capacity) {
   return std::make_unique<Heap>(capacity, HoleOrder::lowest, kAllocationUnit, Coalesce::no);
 }
 
-std::unique_ptr<Allocator> make_caching(Bytes capacity) {
-  return std::make_unique<Caching>(capacity);
+std::unique_ptr<Allocator> make_pytorch_caching(Bytes capacity) {
+  return std::make_unique<PyTorchCaching>(capacity);
 }
 
 constexpr std::array kAllocators = {
@@ -33,8 +33,10 @@ constexpr std::array kAllocators = {
     AllocatorEntry{"oldest_freed_first",
                    "hole freed longest ago, so that ranges still being copied rest, 1 KiB blocks",
                    false, make_heap<HoleOrder::oldest>},
-    AllocatorEntry{"caching", "as PyTorch: cached segments in a small and a large pool, best fit",
-                   false, make_caching, true},
+    AllocatorEntry{"pytorch_caching",
+                   "PyTorch's: cached segments in a small and a large pool, best fit; reports say "
+                   "what it reserves",
+                   false, make_pytorch_caching, true, true, true},
     AllocatorEntry{"static_offsets", "planned offline from all lifetimes, several greedy orders",
                    true},
 };

@@ -12,7 +12,8 @@
 namespace superneurons {
 
 /// Every range starts on, and is rounded up to, this unit (the 1 KiB blocks of the SuperNeurons
-/// pool, PPoPP 2018, section 3.3.2); those of `caching` to half of it.
+/// pool, PPoPP 2018, section 3.3.2); those of `pytorch_caching` to half of
+/// it.
 inline constexpr Bytes kAllocationUnit{1024};
 
 /// A capacity that is never reached: sums of sizes in a trace stay below it.
@@ -45,10 +46,11 @@ struct AllocatorEntry {
   bool elastic = false;   // true: offsets depend on the capacity, so that what needs P bytes in an
                           // endless arena may work in fewer
   bool coalesces = true;  // false: what was cut once stays cut
+  bool caches = false;    // keeps what was freed for itself: memory/reserved.h says how much
 };
 
-/// The explicit table: first_fit, first_fit_no_coalesce, best_fit, oldest_freed_first, caching,
-/// static_offsets.
+/// The explicit table: first_fit, first_fit_no_coalesce, best_fit, oldest_freed_first,
+/// pytorch_caching, static_offsets.
 std::span<const AllocatorEntry> allocators();
 const AllocatorEntry* find_allocator(std::string_view name);
 

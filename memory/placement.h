@@ -35,8 +35,8 @@ struct Placement {
   Bytes placed_peak{};  // end of the highest device range, rounded: the arena needed
   std::uint32_t placed_peak_step = 0;
   Bytes used_peak{};  // end of the highest device range handed out, rounded up to kAllocationUnit:
-                      // what a replay measures; below placed_peak where `caching` holds segments
-                      // of which nobody has the end
+                      // what a replay measures; below placed_peak where `pytorch_caching` holds
+                      // segments of which nobody has the end
   Bytes host_peak{};  // end of the highest host range, rounded: the pinned pool needed
 };
 
@@ -58,9 +58,9 @@ Result<Placement> place(const Trace& trace, const Plan& plan, Bytes arena,
 bool fits(const Trace& trace, const Plan& plan, Bytes arena);
 
 /// The smallest arena in which the plan places with its allocator, whatever the host budget: one
-/// unit less is refused. It is the placed_peak of `place` in any larger arena, but for `caching`,
-/// which makes do with less where there is less. Also what `smallest feasible budget` means for a
-/// fixed plan.
+/// unit less is refused. It is the placed_peak of `place` in any larger arena, but for
+/// `pytorch_caching`, which makes do with less where there is less. Also what `smallest feasible
+/// budget` means for a fixed plan.
 Result<Bytes> smallest_arena(const Trace& trace, const Plan& plan);
 
 /// By plan step, the most workspace that a run could be granted beside everything else that the

@@ -8,11 +8,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
-#include <span>
+#include <vector>
 
 #include "policies/mover.h"
+#include "policies/offload_layers.h"
 #include "policies/options.h"
 #include "policies/passes.h"
 #include "policies/rewrite.h"
@@ -23,38 +23,17 @@ namespace {
 constexpr std::size_t kMany = 1000;
 
 struct Options {
-  std::span<const std::string_view> kinds;  // whose outputs move; empty: of any layer
+  std::vector<bool> moves;  // by op: its outputs do; empty: those of all
   bool need_all = false;
   Bytes least{};
   std::vector<Timing> timings;  // the gentlest first, the one of least memory last
 };
 
-/// Checkpoints of the paper, cheapest to name first: convolution, FC, fork, join, concat.
-constexpr std::array<std::string_view, 5> kCheckpoints = {"Conv2dForward", "LinearForward", "Copy",
-                                                          "AddForward", "ConcatForward"};
-
-bool among(std::span<const std::string_view> kinds, std::string_view kind) {
-  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
-}
-
-/// The kinds of op that `layers=` names.
-std::span<const std::string_view> kinds_of(const Trace& trace, std::string_view layers) {
-  const std::span<const std::string_view> checkpoints = kCheckpoints;
-  if (layers == "conv") return checkpoints.first(1);
-  if (layers == "checkpoints") return checkpoints;
-  const auto heavy = checkpoints.first(2);
-  if (layers == "conv_linear") return heavy;
-  const bool has_heavy = std::any_of(trace.ops.begin(), trace.ops.end(),
-                                     [&](const Op& op) { return among(heavy, op.kind); });
-  return layers == "auto" && has_heavy ? heavy : checkpoints.first(0);
-}
-
-/// Whether an op of these kinds made it; others may have changed it in place since.
-bool made_by(const PolicyContext& context, const Idle& idle,
-             std::span<const std::string_view> kinds) {
+/// Whether an op of these made it; others may have changed it in place since.
+bool made_by(const PolicyContext& context, const Idle& idle, const std::vector<bool>& ops) {
   const std::vector<OpId>& makers = context.flow[idle.tensor].makers;
   return std::any_of(makers.begin(), makers.begin() + idle.version,
-                     [&](OpId op) { return among(kinds, context.trace[op].kind); });
+                     [&](OpId op) { return ops[op.index]; });
 }
 
 Result<Options> parse(const PolicyContext& context) {
@@ -68,7 +47,7 @@ Result<Options> parse(const PolicyContext& context) {
                              free ? nullptr : &free.error(), least ? nullptr : &least.error(),
                              lookahead ? nullptr : &lookahead.error()})
     if (error != nullptr) return *error;
-  Options options{kinds_of(context.trace, *layers), *need == "all", *least, {}};
+  Options options{offload_layers(context.trace, *layers), *need == "all", *least, {}};
   for (const std::uint32_t window : {kNoWindow, 8U, 4U, 2U, 1U, 0U}) {
     const Timing timing{*free == "late"    ? kNoWindow
                         : *free == "early" ? 0
@@ -127,7 +106,7 @@ Result<Plan> offload(const PolicyContext& context, const Plan& incoming) {
   if (!options->need_all && fits(context, incoming)) return incoming;
   const auto wanted = [&](const Idle& idle) {
     return context.trace[idle.tensor].bytes >= options->least &&
-           (options->kinds.empty() || made_by(context, idle, options->kinds));
+           (options->moves.empty() || made_by(context, idle, options->moves));
   };
   const Mover mover(context, incoming, wanted);
   const Timing& utmost = options->timings.back();

@@ -1,18 +1,14 @@
 #include "policies/peak_law.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 
 #include "ir/live_sets.h"
+#include "policies/op_families.h"
 
 namespace superneurons {
 namespace {
-
-constexpr std::array<std::string_view, 6> kCheap = {"ReluForward",      "MaxPoolForward",
-                                                    "AvgPoolForward",   "LrnForward",
-                                                    "BatchNormForward", "DropoutForward"};
 
 /// First and last op that need a value in backward, itself or to make others from it.
 struct Span {
@@ -62,9 +58,7 @@ class Law {
     const Role role = trace_[id].role;
     return in_scope(id) || role == Role::saved || role == Role::temporary;
   }
-  bool cheap(OpId op) const {
-    return std::find(kCheap.begin(), kCheap.end(), trace_[op].kind) != kCheap.end();
-  }
+  bool cheap(OpId op) const { return is_cheap(family_of(trace_[op].kind)); }
 
   Bytes bytes(const Tensors& tensors) const {
     Bytes sum{};

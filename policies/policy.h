@@ -96,4 +96,9 @@ struct Floor {
 Result<Floor> smallest_budget(const Trace& trace, const DeviceProfile& profile,
                               const PlanRequest& request, const Predict& predict);
 
+/// A sentence for each pass of the policy that has nothing to do on this trace whatever the budget,
+/// and what would give it something, and one where none frees what is no longer needed: for people,
+/// who may have expected more. Nothing for text that is no policy.
+std::vector<std::string> idle_passes(const Trace& trace, std::string_view policy);
+
 }  // namespace superneurons

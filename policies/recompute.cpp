@@ -4,15 +4,16 @@
 // reruns), or for every backward layer anew, so that only what that layer needs stays
 // (memory-centric, O(N^2)), or, cost-aware, once where the whole segment takes no more than the
 // largest layer, l_peak, which no plan of a layer at a time goes below. Checkpoints are the layers
-// that the paper keeps: convolution, FC, fork, join, concat, softmax. Ops of other programs have no
-// such names: there an op is cheap if it takes about as long as moving its operands through memory.
+// that the paper keeps: convolution, FC, fork, join, concat, softmax. In other programs matrix
+// products, convolutions and attention are (policies/op_families.h); an op whose kind says nothing
+// is cheap if it takes about as long as moving its operands through memory.
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "ir/files.h"
+#include "policies/op_families.h"
 #include "policies/options.h"
 #include "policies/passes.h"
 #include "policies/rebuild.h"
@@ -21,20 +22,11 @@
 namespace superneurons {
 namespace {
 
-constexpr std::array<std::string_view, 6> kCheapKinds = {"ReluForward",      "MaxPoolForward",
-                                                         "AvgPoolForward",   "LrnForward",
-                                                         "BatchNormForward", "DropoutForward"};
-constexpr std::array<std::string_view, 7> kCheckpointKinds = {"Conv2dForward",
-                                                              "LinearForward",
-                                                              "AddForward",
-                                                              "Accumulate",
-                                                              "ConcatForward",
-                                                              "Copy",
-                                                              "SoftmaxCrossEntropyForward"};
-
-template <std::size_t N>
-bool among(const std::array<std::string_view, N>& kinds, std::string_view kind) {
-  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+/// Never made again: what computes, and in our networks also what the paper keeps besides. Other
+/// programs add and concatenate all over the place (residual streams), where time decides.
+bool is_checkpoint(OpFamily family, std::string_view kind) {
+  if (is_heavy(family)) return true;
+  return !is_foreign(kind) && family != OpFamily::other && !is_cheap(family);
 }
 
 /// Bound by memory rather than by arithmetic, with room for a launch and an imperfect kernel.
@@ -51,9 +43,10 @@ std::vector<bool> cheap_ops(const PolicyContext& context) {
   std::vector<bool> cheap;
   for (const Op& op : context.trace.ops) {
     const bool forward = op.phase == Phase::forward || op.phase == Phase::other;
+    const OpFamily family = family_of(op.kind);
     cheap.push_back(op.rerunnable && forward &&
-                    (among(kCheapKinds, op.kind) || (!among(kCheckpointKinds, op.kind) &&
-                                                     moves_rather_than_computes(context, op))));
+                    (is_cheap(family) ||
+                     (!is_checkpoint(family, op.kind) && moves_rather_than_computes(context, op))));
   }
   return cheap;
 }

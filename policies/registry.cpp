@@ -24,8 +24,9 @@ std::span<const PolicyEntry> policies() {
           "outputs of convolution and FC layers wait on the host between forward and backward",
           {Fact::accesses, Fact::phases},
           {{"layers", "auto",
-            "conv; conv_linear; checkpoints: and forks, joins, concatenations; all: any "
-            "activation; auto: conv_linear if there are"},
+            "conv; conv_linear: attention and recurrent ops as well; checkpoints: and forks, "
+            "joins, "
+            "concatenations; all: any activation; auto: conv_linear on our networks, else all"},
            {"need", "budget", "budget: as few as it takes to fit; all"},
            {"lookahead", "auto",
             "prefetch ahead of the need by N ops or by Nlayers; auto: by the time of the copy"},

@@ -20,6 +20,7 @@
 #include "ir/dataflow.h"
 #include "memory/placement.h"
 #include "simulator/outcome.h"
+#include "simulator/program_pace.h"
 
 namespace superneurons {
 namespace {
@@ -28,14 +29,13 @@ struct Bound {
   const Trace& trace;
   const Dataflow& flow;
   Budget budget;
-  double gap = 0;               // ns before each run
   double bytes_per_ns = 0;      // best rate of prefetches; 0: unknown
   std::vector<double> op_ns{};  // least time of a run of each op that fits, gap included
   double compute = 0;           // their sum
 };
 
 /// Fastest choice that fits; where none does, the plan is not feasible anyway.
-double least_time(const Trace& trace, const Op& op, Bytes device) {
+Nanoseconds least_time(const Trace& trace, const Op& op, Bytes device) {
   constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
   std::int64_t fitting = kNone, any = kNone;
   for (const Choice& choice : op.choices) {
@@ -43,7 +43,7 @@ double least_time(const Trace& trace, const Op& op, Bytes device) {
     if (device.count <= 0 || working_set(trace, op, choice) <= device)
       fitting = std::min(fitting, choice.ns.count);
   }
-  return static_cast<double>(fitting == kNone ? any : fitting);
+  return {fitting == kNone ? any : fitting};
 }
 
 double best_rate(const TransferCurve& curve) {
@@ -168,13 +168,18 @@ std::vector<std::uint32_t> candidates(const Bound& bound) {
 
 }  // namespace
 
-Nanoseconds time_bound(const Trace& trace, const DeviceProfile& profile, Budget budget) {
+Nanoseconds time_bound(const Trace& trace, const DeviceProfile& profile, Budget budget,
+                       Clock clock) {
   if (trace.ops.empty()) return {};
   const Dataflow flow = analyze(trace);
-  Bound bound{trace, flow, budget, 0, best_rate(profile.prefetch), {}, 0};
-  bound.gap = static_cast<double>(std::max<std::int64_t>(profile.gap_ns.count, 0));
-  for (const Op& op : trace.ops) {
-    bound.op_ns.push_back(least_time(trace, op, budget.device) + bound.gap);
+  Bound bound{trace, flow, budget, best_rate(profile.prefetch), {}, 0};
+  ProgramPace pace{1, std::vector<bool>(trace.ops.size(), false)};
+  if (clock == Clock::program) pace = program_pace(trace, profile);
+  const auto gap =
+      static_cast<double>(pace.of({std::max<std::int64_t>(profile.gap_ns.count, 0)}).count);
+  for (std::size_t i = 0; i < trace.ops.size(); ++i) {
+    const Nanoseconds least = pace.of(least_time(trace, trace.ops[i], budget.device));
+    bound.op_ns.push_back(static_cast<double>(least.count) + (pace.joined[i] ? 0 : gap));
     bound.compute += bound.op_ns.back();
   }
   double best = bound.compute;

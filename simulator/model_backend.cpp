@@ -8,6 +8,7 @@
 #include "ir/check.h"
 #include "simulator/execute.h"
 #include "simulator/model_clock.h"
+#include "simulator/program_pace.h"
 
 namespace superneurons {
 namespace {
@@ -41,12 +42,19 @@ class Model final : public ModelBackend {
 
   Status prepare(const Trace& trace, const Program& program) override {
     program_ = &program;
-    clock_ = ModelClock(profile_);
+    DeviceProfile profile = profile_;
+    pace_ = {};
+    if (options_.clock == Clock::program) {
+      pace_ = program_pace(trace, profile_);
+      profile.gap_ns = pace_.of(profile.gap_ns);
+    }
+    clock_ = ModelClock(profile);
     host_now_ = 0;
     recorded_.assign(program.events, {});
     costs_.clear();
     costs_.reserve(program.commands.size());
     for (const Command& command : program.commands) costs_.push_back(cost_of(trace, command));
+    if (options_.clock == Clock::program) join_launches();
     return Ok{};
   }
 
@@ -93,6 +101,18 @@ class Model final : public ModelBackend {
 
   Cost cost_of(const Trace& trace, const Command& command) const;
 
+  /// A run right behind that of the op before, of the same launch, follows without a gap.
+  void join_launches() {
+    const Command* before = nullptr;
+    for (std::size_t i = 0; i < costs_.size(); ++i) {
+      const Command& command = program_->commands[i];
+      if (command.kind != CommandKind::run) continue;
+      costs_[i].job.joined = before != nullptr && before->subject + 1 == command.subject &&
+                             pace_.joined[command.subject] && !command.rerun && !before->rerun;
+      before = &command;
+    }
+  }
+
   /// Time of the host.
   void pass(std::int64_t ns) { host_now_ = later({host_now_}, {ns}).count; }
 
@@ -123,6 +143,7 @@ class Model final : public ModelBackend {
   const ModelOptions options_;
   const Program* program_ = nullptr;
   ModelClock clock_;
+  ProgramPace pace_;
   std::vector<Cost> costs_;                                // by command
   std::vector<Recorded> recorded_;                         // by event: where it was recorded last
   std::array<std::uint32_t, kStreamNames.size()> last_{};  // position of the last job submitted
@@ -139,6 +160,7 @@ Cost Model::cost_of(const Trace& trace, const Command& command) const {
     cost.job.nominal = choice.ns.count;
     cost.job.memory_bound = is_memory_bound(op, choice, profile_);
     const bool program_time = options_.clock == Clock::program;
+    if (program_time) cost.job.nominal = pace_.of(choice.ns).count;
     cost.host = program_time
                     ? op.host_ns.count
                     : profile_.launch_ns.count * std::min<std::int64_t>(kernels, kMostKernels);

@@ -87,7 +87,7 @@ void ModelClock::find_start(Lane& lane, bool compute) {
   const JobWait* const waits = waits_.data() + job.first_wait;
   for (std::uint32_t i = 0; i < job.waits; ++i)
     if (lanes_[static_cast<std::size_t>(waits[i].source)].head <= waits[i].position) return;
-  std::int64_t due = after(lane.free_at, compute && lane.head > 0 ? gap_ : 0);
+  std::int64_t due = after(lane.free_at, gap_before(lane, compute));
   lane.cause = Cause::gap;
   if (job.issued > due) {
     due = job.issued;
@@ -108,7 +108,7 @@ void ModelClock::account_idle(const Lane& lane, const Job& job) {
   auto& stall = steps_[job.training_step].stall;
   const std::int64_t idle = job.start - lane.free_at;
   std::int64_t blocked = 0;
-  if (lane.cause == Cause::host) blocked = idle - std::min(idle, lane.head > 0 ? gap_ : 0);
+  if (lane.cause == Cause::host) blocked = idle - std::min(idle, gap_before(lane, true));
   else if (lane.cause != Cause::gap) blocked = std::max<std::int64_t>(lane.until - lane.free_at, 0);
   stall[static_cast<std::size_t>(lane.cause)] += blocked;
   stall[static_cast<std::size_t>(Cause::gap)] += idle - blocked;

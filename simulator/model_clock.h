@@ -28,6 +28,7 @@ struct Job {
   std::int64_t nominal = 0;  // duration when nothing disturbs it, in ns
   std::int64_t latency = 0;  // copies: the part of nominal in which no bytes move
   bool memory_bound = true;  // compute: which interference applies
+  bool joined = false;  // compute: of the launch of the job before, so that no gap lies between
   std::uint32_t command = 0;
   std::uint32_t training_step = 0;
   std::uint32_t first_wait = 0, waits = 0;
@@ -82,6 +83,10 @@ class ModelClock {
   Lane& lane(Stream stream) { return lanes_[static_cast<std::size_t>(stream)]; }
   const Lane& lane(Stream stream) const { return lanes_[static_cast<std::size_t>(stream)]; }
   bool step(std::int64_t until);
+  /// Before the head of the lane.
+  std::int64_t gap_before(const Lane& lane, bool compute) const {
+    return compute && lane.head > 0 && !lane.jobs[lane.head].joined ? gap_ : 0;
+  }
   void find_start(Lane& lane, bool compute);
   void start(Lane& lane, bool compute);
   void end_phase(Lane& lane, bool compute);

@@ -5,6 +5,7 @@
 
 #include "ir/check.h"
 #include "memory/placement.h"
+#include "memory/reserved.h"
 #include "simulator/model_backend.h"
 
 namespace superneurons {
@@ -16,6 +17,10 @@ void add_memory(const Trace& trace, const Plan& plan, const Placement& placement
   outcome.placed_peak_bytes = placement.placed_peak;
   outcome.used_peak_bytes = placement.used_peak;
   outcome.host_bytes = placement.host_peak;
+  if (const std::optional<CachePeaks> peaks = cache_peaks(trace, plan)) {
+    outcome.allocated_peak_bytes = peaks->allocated;
+    outcome.reserved_peak_bytes = peaks->reserved;
+  }
   for (const Residency& row : residency(trace, plan))
     for (std::size_t role = 0; role < row.by_role.size(); ++role)
       outcome.scope_peak_bytes[role] = std::max(outcome.scope_peak_bytes[role], row.by_role[role]);
@@ -91,7 +96,7 @@ Result<Evaluation> evaluate_in_full(const Trace& trace, const Plan& plan,
   outcome.cache = cache_stats(trace, plan);
   add_choices(trace, plan, outcome);
   outcome.step_ns = simulated->timeline.step_ns;
-  outcome.bound_ns = time_bound(trace, profile, plan.budget);
+  outcome.bound_ns = time_bound(trace, profile, plan.budget, options.clock);
   outcome.compute_ns = simulated->timeline.compute_ns;
   outcome.stall_ns = simulated->timeline.stall_ns;
   return Evaluation{std::move(outcome), std::move(simulated->program),

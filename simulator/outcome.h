@@ -28,6 +28,8 @@ struct Outcome {
   Bytes live_peak_bytes{};
   Bytes placed_peak_bytes{};
   Bytes used_peak_bytes{};  // end of the highest range handed out (Placement::used_peak)
+  // Where the allocator caches: what a PyTorch program would measure (memory/reserved.h).
+  std::optional<Bytes> allocated_peak_bytes, reserved_peak_bytes;
   std::array<Bytes, kRoleNames.size()> scope_peak_bytes{};  // peak of each role on its own
   Bytes host_bytes{};                                       // pinned pool
   Nanoseconds step_ns{};                                    // predicted
@@ -78,6 +80,7 @@ Result<Outcome> evaluate(const Trace& trace, const Plan& plan, const DeviceProfi
 /// those that fit (each op runs at least once on one compute stream), launch gaps included; or, if
 /// longer, what the values that the budget has no room for cost in prefetches or reruns
 /// (simulator/bound.cpp has the proof). A device budget of 0 means no limit.
-Nanoseconds time_bound(const Trace& trace, const DeviceProfile& profile, Budget budget);
+Nanoseconds time_bound(const Trace& trace, const DeviceProfile& profile, Budget budget,
+                       Clock clock = Clock::replay);
 
 }  // namespace superneurons

@@ -51,15 +51,25 @@ bool same_group(const Outcome& a, const Outcome& b) {
 }
 
 bool is_replay(const Outcome& outcome) { return outcome.measured_step_ns.has_value(); }
+bool is_cached(const Outcome& outcome) { return outcome.reserved_peak_bytes.has_value(); }
 
-Row header(bool replay) {
+constexpr std::size_t kBesidePlacedPeak = 5;
+
+/// Which columns there are beyond those of every table.
+struct Columns {
+  bool replay = false;
+  bool cached = false;
+};
+
+Row header(const Columns& columns) {
   Row row = {"trace", "policy",  "budget",  "live peak", "placed peak", "host",
              "step",  "/ bound", "offload", "prefetch",  "recompute",   "lost time"};
-  if (replay) row.insert(row.end(), {"measured", "error", "measured peak", "equal"});
+  if (columns.cached) row.insert(row.begin() + kBesidePlacedPeak, "reserved");
+  if (columns.replay) row.insert(row.end(), {"measured", "error", "measured peak", "equal"});
   return row;
 }
 
-Row row_of(const Outcome& outcome, bool replay) {
+Row row_of(const Outcome& outcome, const Columns& columns) {
   Row row = {outcome.trace,
              outcome.policy,
              format_bytes(outcome.budget_bytes),
@@ -74,8 +84,10 @@ Row row_of(const Outcome& outcome, bool replay) {
                                          : fmt::format("{} ({})", outcome.recompute_runs,
                                                        format_time(outcome.recompute_ns)),
              stall_text(outcome)};
-  if (!replay) return row;
-  if (!is_replay(outcome)) return row;
+  if (columns.cached)
+    row.insert(row.begin() + kBesidePlacedPeak,
+               is_cached(outcome) ? format_bytes(*outcome.reserved_peak_bytes) : "");
+  if (!columns.replay || !is_replay(outcome)) return row;
   const Nanoseconds measured = *outcome.measured_step_ns;
   row.push_back(format_time(measured));
   row.push_back(outcome.time_refused.empty()
@@ -109,6 +121,10 @@ Json json_of(const Outcome& outcome) {
                {"budget_bytes", outcome.budget_bytes.count},
                {"live_peak_bytes", outcome.live_peak_bytes.count},
                {"placed_peak_bytes", outcome.placed_peak_bytes.count}};
+  if (outcome.reserved_peak_bytes) {
+    json["allocated_peak_bytes"] = outcome.allocated_peak_bytes->count;
+    json["reserved_peak_bytes"] = outcome.reserved_peak_bytes->count;
+  }
   for (std::size_t i = 0; i < kRoleNames.size(); ++i)
     json["scope_peak_bytes"][std::string(kRoleNames[i])] = outcome.scope_peak_bytes[i].count;
   json["host_bytes"] = outcome.host_bytes.count;
@@ -195,15 +211,16 @@ std::string align(const std::vector<std::vector<std::string>>& rows, std::size_t
 }
 
 std::string format_table(std::span<const Outcome> outcomes) {
-  const bool replay = std::any_of(outcomes.begin(), outcomes.end(), is_replay);
-  std::vector<Row> rows = {header(replay)};
+  const Columns columns{std::any_of(outcomes.begin(), outcomes.end(), is_replay),
+                        std::any_of(outcomes.begin(), outcomes.end(), is_cached)};
+  std::vector<Row> rows = {header(columns)};
   bool groups = false;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     if (i > 0 && !same_group(outcomes[i - 1], outcomes[i])) {
       rows.emplace_back();
       groups = true;
     }
-    rows.push_back(row_of(outcomes[i], replay));
+    rows.push_back(row_of(outcomes[i], columns));
   }
   std::string text = align(rows);
   if (groups) text.append("\n").append(format_worst_cases(outcomes));
@@ -239,6 +256,13 @@ std::string format_outcome(const Outcome& outcome) {
   add("budget", format_bytes(outcome.budget_bytes), "");
   add("live peak", format_bytes(outcome.live_peak_bytes), "");
   add("placed peak", format_bytes(outcome.placed_peak_bytes), outcome.allocator);
+  if (outcome.reserved_peak_bytes) {
+    add("allocated peak", format_bytes(*outcome.allocated_peak_bytes), "max_memory_allocated()");
+    add("reserved peak", format_bytes(*outcome.reserved_peak_bytes),
+        *outcome.reserved_peak_bytes > outcome.budget_bytes
+            ? "max_memory_reserved(): PyTorch would run out of this budget"
+            : "max_memory_reserved()");
+  }
   for (std::size_t i = 0; i < kRoleNames.size(); ++i)
     if (outcome.scope_peak_bytes[i].count > 0)
       rows.push_back(

@@ -56,6 +56,8 @@ std::string format_replay(const Outcome& outcome);
 /// {"format":"superneurons-result","version":"0.1","options":{...},"outcomes":[...]}; an outcome is
 ///   policy, trace, trace_hash, allocator                                  strings
 ///   budget_bytes, live_peak_bytes, placed_peak_bytes, host_bytes          integers
+///   allocated_peak_bytes, reserved_peak_bytes      what PyTorch's allocator would say; only where
+///                      the allocator caches
 ///   scope_peak_bytes   {role: integer}, the peak of each role on its own
 ///   step_ns, bound_ns, compute_ns, offload_bytes, prefetch_bytes, recompute_runs, recompute_ns
 ///   cache              {hits, misses, evictions, clean_evictions}: of reads of tensors that are

@@ -39,6 +39,8 @@ class Outcome:
     budget_bytes: int  # device memory that the plan was made for
     live_peak_bytes: int  # most bytes resident at one time
     placed_peak_bytes: int  # arena that it takes, holes included
+    allocated_peak_bytes: int | None = None  # allocator pytorch_caching only, as is the next:
+    reserved_peak_bytes: int | None = None  # what torch.cuda.max_memory_reserved() would say
     scope_peak_bytes: dict[str, int]  # by role, each on its own
     host_bytes: int  # pinned pool
     step_ns: int  # training step, predicted

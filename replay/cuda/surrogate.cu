@@ -5,7 +5,8 @@
 namespace superneurons {
 namespace {
 
-constexpr std::int64_t kSample = 4096;
+constexpr std::int64_t kSample = 4096;  // bytes that one sample stands for, if time allows
+constexpr double kNsPerSample = 4;      // far more than many of them take together
 
 __device__ std::uint64_t four(uint4 words, std::uint64_t salt, std::uint64_t index) {
   return surrogate_digest_word(salt, index, words.x) +
@@ -42,17 +43,36 @@ __global__ void output(unsigned char* at, std::int64_t bytes, std::int64_t vecto
     store_word(at, bytes, i, surrogate_output_word(mine, static_cast<std::uint64_t>(i)));
 }
 
-__global__ void sample_read(const unsigned char* at, std::int64_t bytes, unsigned long long* sum) {
+__device__ unsigned long long sample_read(const unsigned char* at, std::int64_t bytes,
+                                          std::int64_t stride) {
   unsigned long long mine = 0;
-  for (std::int64_t i = first_item() * kSample; i < bytes; i += item_stride() * kSample)
+  for (std::int64_t i = first_item() * stride; i < bytes; i += item_stride() * stride)
     mine += at[i];
-  mine = block_sum(mine);
-  if (threadIdx.x == 0) atomicAdd(sum, mine);
+  return mine;
 }
 
-__global__ void sample_write(unsigned char* at, std::int64_t bytes, const unsigned long long* sum) {
-  for (std::int64_t i = first_item() * kSample; i < bytes; i += item_stride() * kSample)
-    at[i] = static_cast<unsigned char>(*sum);
+__device__ void sample_write(unsigned char* at, std::int64_t bytes, std::int64_t stride,
+                             unsigned long long value) {
+  for (std::int64_t i = first_item() * stride; i < bytes; i += item_stride() * stride)
+    at[i] = static_cast<unsigned char>(value);
+}
+
+/// The first thread of all stays for `cycles` of its clock, which it reads before it samples.
+__global__ void timed(SurrogateSamples samples, std::int64_t stride, unsigned long long* sum,
+                      long long cycles) {
+  const long long start = clock64();
+  unsigned long long mine = 0;
+  if (samples.read != nullptr)
+    mine = sample_read(reinterpret_cast<const unsigned char*>(samples.read), samples.read_bytes,
+                       stride);
+  if (samples.write != nullptr)
+    sample_write(reinterpret_cast<unsigned char*>(samples.write), samples.write_bytes, stride,
+                 mine);
+  // Nobody needs the sum: it keeps the reads from being left out.
+  if (samples.read != nullptr && samples.write == nullptr && mine != 0) atomicAdd(sum, mine);
+  if (first_item() != 0) return;
+  while (clock64() - start < cycles) {
+  }
 }
 
 std::int64_t whole_vectors(const void* at, std::int64_t bytes) {
@@ -77,12 +97,16 @@ cudaError_t launch_output(std::byte* at, std::int64_t bytes, std::uint64_t key,
   return cudaGetLastError();
 }
 
-cudaError_t launch_sample(std::byte* at, std::int64_t bytes, bool write, unsigned long long* sum,
-                          cudaStream_t stream) {
-  auto* raw = reinterpret_cast<unsigned char*>(at);
-  const int blocks = blocks_for(bytes / kSample);
-  if (write) sample_write<<<blocks, kThreads, 0, stream>>>(raw, bytes, sum);
-  else sample_read<<<blocks, kThreads, 0, stream>>>(raw, bytes, sum);
+cudaError_t launch_timed(const SurrogateSamples& samples, double ns, double cycles_per_ns,
+                         unsigned long long* sum, cudaStream_t stream) {
+  const std::int64_t bytes =
+      samples.read_bytes > samples.write_bytes ? samples.read_bytes : samples.write_bytes;
+  const auto affordable = static_cast<std::int64_t>(ns / kNsPerSample) + 1;
+  const std::int64_t wanted = bytes / kSample + 1;
+  const std::int64_t count = wanted < affordable ? wanted : affordable;
+  const std::int64_t stride = (bytes + count) / count;
+  timed<<<blocks_for(count), kThreads, 0, stream>>>(samples, stride, sum,
+                                                    static_cast<long long>(ns * cycles_per_ns));
   return cudaGetLastError();
 }
 

@@ -24,8 +24,19 @@ cudaError_t launch_output(std::byte* at, std::int64_t bytes, std::uint64_t key,
                           std::uint32_t tensor, bool once, const SurrogateSums* sums,
                           cudaStream_t stream);
 
-/// One byte per 4 KiB of a range is read into *sum or, with `write`, set from it.
-cudaError_t launch_sample(std::byte* at, std::int64_t bytes, bool write, unsigned long long* sum,
-                          cudaStream_t stream);
+/// Ranges that a `timed` op touches; null: none.
+struct SurrogateSamples {
+  const std::byte* read = nullptr;
+  std::int64_t read_bytes = 0;
+  std::byte* write = nullptr;
+  std::int64_t write_bytes = 0;
+};
+
+/// One kernel that is busy for `ns`, by a clock of `cycles_per_ns`: what a launch costs besides is
+/// the same gap that follows any kernel (DeviceProfile::gap_ns is measured this way). Meanwhile it
+/// reads and writes one byte per 4 KiB of the ranges, fewer in short ops, so that sampling does not
+/// outlast them.
+cudaError_t launch_timed(const SurrogateSamples& samples, double ns, double cycles_per_ns,
+                         unsigned long long* sum, cudaStream_t stream);
 
 }  // namespace superneurons

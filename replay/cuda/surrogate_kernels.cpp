@@ -86,17 +86,21 @@ class CudaTimed final : public SurrogateBase {
     return cycles_per_ns_ > 0 ? Status(Ok{}) : calibrate();
   }
 
+  /// At most one range of each: a second launch would take longer than short ops.
   Status run(const KernelCall& call, void* on) override {
-    auto* const stream = static_cast<cudaStream_t>(on);
     const Op& op = (*trace_)[call.op];
-    int launches = 0;
-    if (Status done = sample(op.reads, call.reads, false, stream, launches); !done) return done;
-    if (Status done = sample(op.writes, call.writes, true, stream, launches); !done) return done;
-    const double ns = static_cast<double>(op.choices[call.choice].ns.count) - launches * launch_ns_;
-    if (ns > launch_ns_) {
-      SUPERNEURONS_TRY(
-          launch_spin(static_cast<std::int64_t>((ns - launch_ns_) * cycles_per_ns_), stream));
+    SurrogateSamples samples;
+    for (std::size_t i = 0; i < op.reads.size() && samples.read == nullptr; ++i) {
+      samples.read = call.reads[i];
+      samples.read_bytes = samples.read == nullptr ? 0 : op.reads[i].length.count;
     }
+    for (std::size_t i = 0; i < op.writes.size() && samples.write == nullptr; ++i) {
+      samples.write = call.writes[i];
+      samples.write_bytes = samples.write == nullptr ? 0 : op.writes[i].length.count;
+    }
+    const auto ns = static_cast<double>(op.choices[call.choice].ns.count);
+    SUPERNEURONS_TRY(
+        launch_timed(samples, ns, cycles_per_ns_, &sums()->all, static_cast<cudaStream_t>(on)));
     return Ok{};
   }
 
@@ -104,20 +108,7 @@ class CudaTimed final : public SurrogateBase {
   Status calibrate();
   Result<double> spin_ns(std::int64_t cycles, cudaStream_t stream);
 
-  /// At most one read and one write: more would take longer than short ops.
-  Status sample(const std::vector<Access>& accesses, std::span<std::byte* const> at, bool write,
-                cudaStream_t stream, int& launches) {
-    for (std::size_t i = 0; i < accesses.size(); ++i) {
-      if (at[i] == nullptr) continue;
-      SUPERNEURONS_TRY(launch_sample(at[i], accesses[i].length.count, write, &sums()->all, stream));
-      ++launches;
-      break;
-    }
-    return Ok{};
-  }
-
   double cycles_per_ns_ = 0;
-  double launch_ns_ = 0;  // of a kernel that does next to nothing, queued behind another
 };
 
 /// Device time of 16 spins of `cycles` each, by one.
@@ -139,7 +130,7 @@ Result<double> CudaTimed::spin_ns(std::int64_t cycles, cudaStream_t stream) {
 }
 
 /// The clock counts cycles at a rate that depends on the device and its load: two lengths of spin
-/// tell the rate and what a launch costs besides.
+/// tell it, whatever a launch costs besides.
 Status CudaTimed::calibrate() {
   auto stream = make_stream();
   if (!stream) return stream.error();
@@ -150,7 +141,6 @@ Status CudaTimed::calibrate() {
     const auto extended = spin_ns(kLong, stream->get());
     if (!extended) return extended.error();
     cycles_per_ns_ = static_cast<double>(kLong - kShort) / (*extended - *brief);
-    launch_ns_ = std::max(0.0, *brief - static_cast<double>(kShort) / cycles_per_ns_);
   }
   return Ok{};
 }

@@ -213,42 +213,5 @@ TEST(Allocators, HaveUniqueNamesAndAreFoundByThem) {
   EXPECT_EQ(find_allocator("first_fi"), nullptr);
 }
 
-// Small requests share segments of 2 MiB, large ones of 20 MiB:
-//     [aaabb..][cccccddd..............]
-TEST(Caching, CutsRequestsFromSegmentsOfTheirPool) {
-  const auto cache = find_allocator("caching")->make(64_MiB);
-  EXPECT_EQ(cache->allocate(513_B), 0_B);
-  EXPECT_EQ(cache->allocate(1_B), 1024_B);
-  EXPECT_EQ(cache->high_water(), 2_MiB);
-  EXPECT_EQ(cache->allocate(5_MiB), 2_MiB);
-  EXPECT_EQ(cache->allocate(3_MiB), 7_MiB);
-  EXPECT_EQ(cache->high_water(), 22_MiB);
-  EXPECT_EQ(cache->allocate(11_MiB + 1_B), 10_MiB) << "best fit finds it in the large segment";
-  EXPECT_EQ(cache->allocate(11_MiB + 1_B), 22_MiB) << "a segment of its own, 12 MiB";
-  EXPECT_EQ(cache->high_water(), 34_MiB);
-}
-
-TEST(Caching, ARestOfOneMebibyteIsNotSplitOff) {
-  const auto cache = find_allocator("caching")->make(64_MiB);
-  ASSERT_EQ(cache->allocate(9_MiB), 0_B);
-  ASSERT_EQ(cache->allocate(9_MiB), 9_MiB);
-  cache->free(0_B);
-  EXPECT_EQ(cache->allocate(8_MiB), 0_B);
-  cache->free(9_MiB);
-  EXPECT_EQ(cache->allocate(11_MiB + 1_B), 20_MiB) << "the 1 MiB after the 8 MiB stayed with them";
-}
-
-TEST(Caching, KeepsFreedSegmentsUntilTheArenaHasNoRoom) {
-  const auto cache = find_allocator("caching")->make(40_MiB);
-  ASSERT_EQ(cache->allocate(12_MiB), 0_B);
-  cache->free(0_B);
-  EXPECT_EQ(cache->allocate(14_MiB), 12_MiB) << "the cached segment is too small and stays";
-  EXPECT_EQ(cache->largest_hole(), 14_MiB);
-  EXPECT_EQ(cache->allocate(14_MiB), 26_MiB);
-  cache->free(26_MiB);
-  cache->free(12_MiB);
-  EXPECT_EQ(cache->allocate(30_MiB), 0_B) << "all cached segments were given back";
-}
-
 }  // namespace
 }  // namespace superneurons

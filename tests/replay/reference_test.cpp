@@ -119,7 +119,7 @@ TEST(MeasuredPeak, counts_whole_tensors_of_which_only_a_part_is_accessed) {
     const auto run = run_plan(trace, plan, kVerify);
     ASSERT_TRUE(run) << run.error().message;
     EXPECT_EQ(run->measured.peak, placement->used_peak) << entry.name;
-    if (entry.name != "caching") EXPECT_EQ(placement->used_peak, placement->placed_peak);
+    if (entry.name != "pytorch_caching") EXPECT_EQ(placement->used_peak, placement->placed_peak);
     else EXPECT_LT(placement->used_peak, placement->placed_peak);
   }
 }

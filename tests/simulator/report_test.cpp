@@ -92,6 +92,23 @@ TEST(Report, JsonHasEveryKeyOfTheFormat) {
   EXPECT_EQ(Json::parse(format_json(outcomes))["outcomes"][0]["equal"], true);
 }
 
+TEST(Report, WhatAnAllocatorReservesStandsBesideThePlacedPeak) {
+  std::vector<Outcome> outcomes(2, example());
+  EXPECT_EQ(format_table(outcomes).find("reserved"), std::string::npos);
+  EXPECT_FALSE(Json::parse(format_json(outcomes))["outcomes"][0].contains("reserved_peak_bytes"));
+  outcomes[1].allocated_peak_bytes = 1100_MiB;
+  outcomes[1].reserved_peak_bytes = 1700_MiB;
+  EXPECT_NE(format_table(outcomes).find("reserved"), std::string::npos);
+  EXPECT_NE(format_table(outcomes).find("1.66 GiB"), std::string::npos);
+  const Json json = Json::parse(format_json(outcomes))["outcomes"][1];
+  EXPECT_EQ(json["allocated_peak_bytes"], Bytes{1100_MiB}.count);
+  EXPECT_EQ(json["reserved_peak_bytes"], Bytes{1700_MiB}.count);
+  EXPECT_NE(format_outcome(outcomes[1]).find("max_memory_reserved()"), std::string::npos);
+  EXPECT_EQ(format_outcome(outcomes[1]).find("run out"), std::string::npos);
+  outcomes[1].budget_bytes = 1600_MiB;
+  EXPECT_NE(format_outcome(outcomes[1]).find("run out"), std::string::npos);
+}
+
 TEST(Report, FormatDocumentShowsTheJsonAsItIsWritten) {
   std::ifstream file(SUPERNEURONS_SOURCE_DIR "/traces/FORMAT.md");
   const std::string document{std::istreambuf_iterator<char>(file), {}};
@@ -104,6 +121,7 @@ TEST(Report, FormatDocumentShowsTheJsonAsItIsWritten) {
   const std::string text = format_json(outcomes, {{"command", "superneurons replay tiny.jsonl"}});
   EXPECT_NE(document.find("```json\n" + text + "```\n"), std::string::npos) << text;
   const Json outcome = Json::parse(text)["outcomes"][0];
+  EXPECT_NE(document.find("`reserved_peak_bytes`"), std::string::npos);
   for (const auto& item : outcome.items())
     EXPECT_NE(document.find('`' + item.key() + '`'), std::string::npos) << item.key();
 }

@@ -215,6 +215,30 @@ TEST(Timeline, ProgramClockTakesTheProgramsHostTimes) {
   EXPECT_EQ(lost(timeline, Cause::host), 100_ns);
 }
 
+// Recorded are 600 of work and, in a program of single launches, 3 gaps of 50; nobody watching, the
+// training step took 450: all is 0.6 of what was recorded. One launch of all three has one gap.
+TEST(Timeline, ProgramClockNeverTakesTheDeviceBeyondTheUntracedStep) {
+  Trace trace = chain();
+  DeviceProfile profile = plain_profile();
+  profile.gap_ns = 50_ns;
+  const Plan plan = plan_of(trace, "f1 f2 f3 free:a free:b");
+  const auto step = [&](Clock clock) {
+    return simulated(trace, plan, profile, {.clock = clock}).step_ns;
+  };
+  EXPECT_EQ(step(Clock::program), 750_ns);
+  trace.step_ns_untraced = 450_ns;
+  EXPECT_EQ(step(Clock::program), 450_ns);
+  EXPECT_EQ(step(Clock::replay), 750_ns);
+  EXPECT_EQ(time_bound(trace, profile, plan.budget, Clock::program), 450_ns);
+  EXPECT_EQ(time_bound(trace, profile, plan.budget), 750_ns);
+  trace.step_ns_untraced = 900_ns;  // the host limits it
+  EXPECT_EQ(step(Clock::program), 750_ns);
+  for (Op& op : trace.ops) op.launch_group = 7;
+  EXPECT_EQ(step(Clock::program), 650_ns);
+  EXPECT_EQ(time_bound(trace, profile, plan.budget, Clock::program), 650_ns);
+  EXPECT_EQ(step(Clock::replay), 750_ns) << "a replay launches them one by one";
+}
+
 // u 0-1000, offload s 1000-3000: the next u writes the same range and waits until then.
 TEST(Timeline, CopiesThatOutliveTheLastKernelAreTheTail) {
   const Trace trace = mini(R"(
