@@ -4,9 +4,11 @@
 // reruns), or for every backward layer anew, so that only what that layer needs stays
 // (memory-centric, O(N^2)), or, cost-aware, once where the whole segment takes no more than the
 // largest layer, l_peak, which no plan of a layer at a time goes below. Checkpoints are the layers
-// that the paper keeps: convolution, FC, fork, join, concat, softmax. In other programs matrix
-// products, convolutions and attention are (policies/op_families.h); an op whose kind says nothing
-// is cheap if it takes about as long as moving its operands through memory.
+// that the paper keeps: convolution, FC, fork, join, concat, softmax. Other programs have their
+// memory elsewhere (sums and activations in place, outputs of norms and of convolutions both kept
+// for backward), so that only time decides there: beside pooling, activations, norms and dropout
+// (policies/op_families.h) an op is cheap if it takes about as long as moving its operands through
+// memory, as small convolutions and thin matrix products do.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,10 +24,8 @@
 namespace superneurons {
 namespace {
 
-/// Never made again: what computes, and in our networks also what the paper keeps besides. Other
-/// programs add and concatenate all over the place (residual streams), where time decides.
+/// Never made again in our networks: what computes, and what the paper keeps besides.
 bool is_checkpoint(OpFamily family, std::string_view kind) {
-  if (is_heavy(family)) return true;
   return !is_foreign(kind) && family != OpFamily::other && !is_cheap(family);
 }
 
@@ -78,6 +78,23 @@ Result<Options> parse(const PolicyContext& context) {
                  *least};
 }
 
+/// Time of the ops that made the versions below, where the value was then changed in place: they
+/// run again as well.
+Nanoseconds time_below(const PolicyContext& context, const Idle& idle) {
+  const std::vector<OpId>& makers = context.flow[idle.tensor].makers;
+  Nanoseconds time{};
+  for (Version version = idle.version; version > 1; --version) {
+    const std::vector<Value>& needs = context.flow[makers[version - 1]].rerun_needs;
+    const bool in_place = std::any_of(needs.begin(), needs.end(), [&](const Value& need) {
+      return need.tensor == idle.tensor && need.version + 1 == version;
+    });
+    if (!in_place) break;
+    const Op& below = context.trace[makers[version - 2]];
+    time += below.choices[below.recorded].ns;
+  }
+  return time;
+}
+
 /// What to drop, the best first: most bytes x time for the least time to make it again.
 std::vector<Idle> droppable(const PolicyContext& context, const Plan& plan,
                             const std::vector<bool>& cheap, const Options& options) {
@@ -94,7 +111,8 @@ std::vector<Idle> droppable(const PolicyContext& context, const Plan& plan,
   });
   const auto worth = [&](const Idle& idle) {
     const double time = static_cast<double>((clock[idle.after] - clock[idle.before]).count) + 1;
-    const double cost = static_cast<double>((clock[idle.made + 1] - clock[idle.made]).count) + 1;
+    const double cost = static_cast<double>((clock[idle.made + 1] - clock[idle.made]).count) + 1 +
+                        static_cast<double>(time_below(context, idle).count);
     return static_cast<double>(context.trace[idle.tensor].bytes.count) * time / cost;
   };
   std::stable_sort(drops.begin(), drops.end(),

@@ -16,6 +16,7 @@
 #include "tests/random_trace.h"
 #include "tests/replay/registered.h"
 #include "tests/small_networks.h"
+#include "tests/torch_shapes.h"
 
 namespace superneurons {
 namespace {
@@ -56,6 +57,8 @@ std::vector<NamedTrace> traces() {
     all.push_back({"random " + std::to_string(seed),
                    random_trace(seed, {.layers = 10, .largest = 8_KiB}),
                    {KernelSet::verify}});
+  for (TorchShape& shape : torch_shapes())
+    all.push_back({shape.name, std::move(shape.trace), {KernelSet::verify}, {100, 60}});
   return all;
 }
 
