@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "cli/session.h"
-#include "simulator/program_pace.h"
 #include "simulator/report.h"
 
 namespace superneurons {
@@ -40,13 +39,6 @@ Status run(const Options& options, const Session& session) {
   if (!evaluation) return evaluation.error();
   Outcome outcome = evaluation->outcome;
   outcome.scaled_from = loaded->scaled_from;
-  const double pace =
-      clock == Clock::program ? program_pace(loaded->trace, loaded->profile).device : 1.0;
-  if (pace < 1)
-    session.console.note(
-        fmt::format("device times x {:.3f}: as recorded, with gaps, they would take "
-                    "longer than the untraced training step",
-                    pace));
   session.console.print(format_outcome(outcome));
   if (options.workspaces) {
     outcome.workspaces = workspaces_of(loaded->trace, *plan);

@@ -20,7 +20,7 @@
 #include "ir/dataflow.h"
 #include "memory/placement.h"
 #include "simulator/outcome.h"
-#include "simulator/program_pace.h"
+#include "simulator/program_time.h"
 
 namespace superneurons {
 namespace {
@@ -35,15 +35,17 @@ struct Bound {
 };
 
 /// Fastest choice that fits; where none does, the plan is not feasible anyway.
-Nanoseconds least_time(const Trace& trace, const Op& op, Bytes device) {
+template <class TimeOf>
+double least_time(const Trace& trace, const Op& op, Bytes device, const TimeOf& time_of) {
   constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
   std::int64_t fitting = kNone, any = kNone;
-  for (const Choice& choice : op.choices) {
-    any = std::min(any, choice.ns.count);
-    if (device.count <= 0 || working_set(trace, op, choice) <= device)
-      fitting = std::min(fitting, choice.ns.count);
+  for (std::uint32_t i = 0; i < op.choices.size(); ++i) {
+    const std::int64_t time = time_of(i).count;
+    any = std::min(any, time);
+    if (device.count <= 0 || working_set(trace, op, op.choices[i]) <= device)
+      fitting = std::min(fitting, time);
   }
-  return {fitting == kNone ? any : fitting};
+  return static_cast<double>(fitting == kNone ? any : fitting);
 }
 
 double best_rate(const TransferCurve& curve) {
@@ -173,13 +175,16 @@ Nanoseconds time_bound(const Trace& trace, const DeviceProfile& profile, Budget 
   if (trace.ops.empty()) return {};
   const Dataflow flow = analyze(trace);
   Bound bound{trace, flow, budget, best_rate(profile.prefetch), {}, 0};
-  ProgramPace pace{1, std::vector<bool>(trace.ops.size(), false)};
-  if (clock == Clock::program) pace = program_pace(trace, profile);
-  const auto gap =
-      static_cast<double>(pace.of({std::max<std::int64_t>(profile.gap_ns.count, 0)}).count);
-  for (std::size_t i = 0; i < trace.ops.size(); ++i) {
-    const Nanoseconds least = pace.of(least_time(trace, trace.ops[i], budget.device));
-    bound.op_ns.push_back(static_cast<double>(least.count) + (pace.joined[i] ? 0 : gap));
+  const bool of_program = clock == Clock::program;
+  const auto gap = static_cast<double>(std::max<std::int64_t>(profile.gap_ns.count, 0));
+  for (std::uint32_t i = 0; i < trace.ops.size(); ++i) {
+    const bool joined = of_program && is_joined(trace, i);
+    const auto time_of = [&](std::uint32_t choice) {
+      return of_program ? program_time(trace.ops[i], choice, profile)
+                        : trace.ops[i].choices[choice].ns;
+    };
+    bound.op_ns.push_back(least_time(trace, trace.ops[i], budget.device, time_of) +
+                          (joined ? 0 : gap));
     bound.compute += bound.op_ns.back();
   }
   double best = bound.compute;

@@ -8,7 +8,7 @@
 #include "ir/check.h"
 #include "simulator/execute.h"
 #include "simulator/model_clock.h"
-#include "simulator/program_pace.h"
+#include "simulator/program_time.h"
 
 namespace superneurons {
 namespace {
@@ -42,19 +42,13 @@ class Model final : public ModelBackend {
 
   Status prepare(const Trace& trace, const Program& program) override {
     program_ = &program;
-    DeviceProfile profile = profile_;
-    pace_ = {};
-    if (options_.clock == Clock::program) {
-      pace_ = program_pace(trace, profile_);
-      profile.gap_ns = pace_.of(profile.gap_ns);
-    }
-    clock_ = ModelClock(profile);
+    clock_ = ModelClock(profile_);
     host_now_ = 0;
     recorded_.assign(program.events, {});
     costs_.clear();
     costs_.reserve(program.commands.size());
     for (const Command& command : program.commands) costs_.push_back(cost_of(trace, command));
-    if (options_.clock == Clock::program) join_launches();
+    if (options_.clock == Clock::program) join_launches(trace);
     return Ok{};
   }
 
@@ -102,13 +96,13 @@ class Model final : public ModelBackend {
   Cost cost_of(const Trace& trace, const Command& command) const;
 
   /// A run right behind that of the op before, of the same launch, follows without a gap.
-  void join_launches() {
+  void join_launches(const Trace& trace) {
     const Command* before = nullptr;
     for (std::size_t i = 0; i < costs_.size(); ++i) {
       const Command& command = program_->commands[i];
       if (command.kind != CommandKind::run) continue;
       costs_[i].job.joined = before != nullptr && before->subject + 1 == command.subject &&
-                             pace_.joined[command.subject] && !command.rerun && !before->rerun;
+                             is_joined(trace, command.subject) && !command.rerun && !before->rerun;
       before = &command;
     }
   }
@@ -143,7 +137,6 @@ class Model final : public ModelBackend {
   const ModelOptions options_;
   const Program* program_ = nullptr;
   ModelClock clock_;
-  ProgramPace pace_;
   std::vector<Cost> costs_;                                // by command
   std::vector<Recorded> recorded_;                         // by event: where it was recorded last
   std::array<std::uint32_t, kStreamNames.size()> last_{};  // position of the last job submitted
@@ -159,12 +152,12 @@ Cost Model::cost_of(const Trace& trace, const Command& command) const {
     const auto kernels = std::max<std::int64_t>(static_cast<std::int64_t>(op.kernels.size()), 1);
     cost.job.nominal = choice.ns.count;
     cost.job.memory_bound = is_memory_bound(op, choice, profile_);
-    const bool program_time = options_.clock == Clock::program;
-    if (program_time) cost.job.nominal = pace_.of(choice.ns).count;
-    cost.host = program_time
+    const bool of_program = options_.clock == Clock::program;
+    if (of_program) cost.job.nominal = program_time(op, command.choice, profile_).count;
+    cost.host = of_program
                     ? op.host_ns.count
                     : profile_.launch_ns.count * std::min<std::int64_t>(kernels, kMostKernels);
-    cost.host_sync = program_time && op.host_sync_ns.count > 0 && !command.rerun;
+    cost.host_sync = of_program && op.host_sync_ns.count > 0 && !command.rerun;
     return cost;
   }
   if (command.kind == CommandKind::poison) {

@@ -12,8 +12,8 @@
 namespace superneurons {
 
 /// replay: the driver's own issue costs (profile). program: the traced program's host times
-/// (op.host_ns, op.host_sync_ns), i.e. what the program itself would take with the plan, the device
-/// at the pace of the untraced training step (simulator/program_pace.h).
+/// (op.host_ns, op.host_sync_ns), i.e. what the program itself would take with the plan, its device
+/// times as if nobody traced it (simulator/program_time.h).
 enum class Clock : std::uint8_t { replay, program };
 
 struct ModelOptions {

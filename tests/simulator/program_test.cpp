@@ -289,7 +289,8 @@ void for_random_plans(std::uint64_t cases, const Test& test) {
     SCOPED_TRACE(seed);
     const Trace trace = random_trace(seed, {.largest = 4_KiB});
     Plan plan = random_lawful_plan(trace, seed);
-    plan.allocator = seed % 2 == 0 ? "first_fit" : "pytorch_caching";  // ranges next to each other at 512 B
+    plan.allocator =
+        seed % 2 == 0 ? "first_fit" : "pytorch_caching";  // ranges next to each other at 512 B
     plan.budget = {1_GiB, 1_GiB};
     if (const Result<Bytes> arena = smallest_arena(trace, plan)) plan.budget.device = *arena;
     const Result<Placement> placement = place(trace, plan, plan.budget.device);
