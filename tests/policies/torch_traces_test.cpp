@@ -136,6 +136,31 @@ TEST(TorchTraces, TimeDecidesWhatIsMadeAgainButNormsAndActivationsAlwaysAre) {
   EXPECT_GT(made_again(OpFamily::attention), 0);
 }
 
+// Of b only the clamp in place would show as its cost, 100; the norm below it has to run again,
+// too.
+TEST(TorchTraces, WhatLiesBelowAValueChangedInPlaceCountsAsItsCost) {
+  Trace trace = mini(R"(
+    tensor x 64K input carry
+    tensor a 64K activation
+    tensor b 64K activation
+    tensor big 128K temporary
+    tensor d 64K activation_gradient
+    op gelu forward : x -> a @5000
+    op native_layer_norm forward : x -> b @9000
+    op relu_ forward : b -> b @100
+    op other forward : x -> big @10000
+    op b1 backward : b -> d @10000
+    op b2 backward : a d -> d @10000
+  )");
+  for (Op& op : trace.ops) op.kind = "aten::" + op.name;
+  const Result<Plan> plan = plan_for(trace, request_for("liveness+recompute", 256_KiB));
+  ASSERT_TRUE(plan) << plan.error().message;
+  std::vector<int> runs(trace.ops.size());
+  for (const PlanStep& step : plan->steps)
+    if (step.kind == StepKind::run) ++runs[step.subject];
+  EXPECT_EQ(runs, (std::vector<int>{2, 1, 1, 1, 1, 1}));
+}
+
 TEST(TorchTraces, GradientsLiveUntilTheUpdateOfAllMicroBatches) {
   const Trace& trace = shape("micro_batches");
   EXPECT_EQ(trace.ops.back().micro_batch, 2);
