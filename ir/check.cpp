@@ -8,8 +8,8 @@
 
 namespace superneurons {
 
-Checker::Checker(const Trace& trace, const Plan& plan)
-    : trace_(trace), plan_(plan), versions_(checked_versions(trace)) {
+Checker::Checker(const Trace& trace, const Plan& plan, const CheckedVersions& versions)
+    : trace_(trace), plan_(plan), versions_(versions) {
   copies_.resize(trace.tensors.size());
   in_home_.resize(trace.carry.size(), kNoIndex);
   pending_ = versions_.readers;
@@ -300,7 +300,15 @@ Broken Checker::end_of_carry(std::uint32_t index) const {
 }
 
 std::optional<Violation> check(const Trace& trace, const Plan& plan) {
-  return Checker(trace, plan).check();
+  return Checker(trace, plan, checked_versions(trace)).check();
+}
+
+PlanChecker::PlanChecker(const Trace& trace)
+    : trace_(&trace),
+      versions_(std::make_shared<const CheckedVersions>(checked_versions(trace))) {}
+
+std::optional<Violation> PlanChecker::check(const Plan& plan) const {
+  return Checker(*trace_, plan, *versions_).check();
 }
 
 Error to_error(const Violation& violation) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@
 #include "ir/result.h"
 
 namespace superneurons {
+
+struct CheckedVersions;
 
 enum class Law : std::uint8_t {
   well_formed,       // ids, choices, sizes of tables in range
@@ -71,6 +74,17 @@ struct Violation {
 /// First law broken, or nothing. Bytes are summed unrounded (live bytes ≤ placed bytes): a home
 /// counts for the whole step. Linear in plan and trace.
 std::optional<Violation> check(const Trace& trace, const Plan& plan);
+
+/// check() of many plans of one trace, which must outlive it: the versions are found once.
+class PlanChecker {
+ public:
+  explicit PlanChecker(const Trace& trace);
+  std::optional<Violation> check(const Plan& plan) const;
+
+ private:
+  const Trace* trace_;
+  std::shared_ptr<const CheckedVersions> versions_;
+};
 
 /// As an Error (ErrorCode::unlawful) for those who return one.
 Error to_error(const Violation& violation);

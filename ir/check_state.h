@@ -29,7 +29,7 @@ struct Copies {
 /// Steps through the plan. Members that end in `at` are plan steps.
 class Checker {
  public:
-  Checker(const Trace& trace, const Plan& plan);
+  Checker(const Trace& trace, const Plan& plan, const CheckedVersions& versions);
   Broken check();
 
  private:
@@ -77,7 +77,7 @@ class Checker {
 
   const Trace& trace_;
   const Plan& plan_;
-  CheckedVersions versions_;
+  const CheckedVersions& versions_;
   std::uint32_t at_ = 0;
   std::uint32_t op_ = kNoIndex;
   std::vector<Copies> copies_;               // by tensor

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ir/trace.h"
@@ -26,10 +27,11 @@ struct Value {
 };
 
 struct OpFlow {
-  std::vector<Value> needs;        // on the device before the first run; each tensor once
-  std::vector<Value> makes;        // after the first run; each tensor once
-  std::vector<Value> rerun_needs;  // the same without tensors in `once`
-  std::vector<Value> rerun_makes;
+  std::span<const Value> needs;        // on the device before the first run; each tensor once
+  std::span<const Value> makes;        // after the first run; each tensor once
+  std::span<const Value> rerun_needs;  // the same without tensors in `once`
+  std::span<const Value> rerun_makes;
+  bool omits = false;  // some choice omits an output
 };
 
 struct TensorFlow {
@@ -42,9 +44,15 @@ struct TensorFlow {
   std::vector<OpId> users;       // ops that read or write it, ascending, each once
 };
 
+/// Moves, but does not copy: the ops look into `values`.
 struct Dataflow {
+  std::vector<Value> values;
   std::vector<OpFlow> ops;
   std::vector<TensorFlow> tensors;
+
+  Dataflow() = default;
+  Dataflow(Dataflow&&) = default;
+  Dataflow& operator=(Dataflow&&) = default;
 
   const OpFlow& operator[](OpId id) const { return ops[id.index]; }
   const TensorFlow& operator[](TensorId id) const { return tensors[id.index]; }

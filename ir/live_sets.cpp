@@ -36,7 +36,7 @@ class Life {
   }
 
  private:
-  bool has(const std::vector<Value>& values) const {
+  bool has(std::span<const Value> values) const {
     return std::any_of(values.begin(), values.end(),
                        [&](const Value& value) { return value.tensor == id_; });
   }

@@ -35,6 +35,7 @@ struct PlanStep {
 
   OpId op() const { return {subject}; }
   TensorId tensor() const { return {subject}; }
+  friend bool operator==(const PlanStep&, const PlanStep&) = default;
 };
 
 inline PlanStep run_step(OpId op, std::uint32_t choice, std::vector<TensorId> discard = {}) {
@@ -55,6 +56,7 @@ inline constexpr std::array<std::string_view, 3> kPlaceNames = {"device", "host"
 /// allocates `end`, which then takes over the home.
 struct Begin {
   Place place = Place::device;
+  friend bool operator==(const Begin&, const Begin&) = default;
 };
 
 struct Budget {

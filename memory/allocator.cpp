@@ -24,7 +24,7 @@ std::unique_ptr<Allocator> make_pytorch_caching(Bytes capacity) {
 
 constexpr std::array kAllocators = {
     AllocatorEntry{"first_fit", "lowest hole that is large enough, 1 KiB blocks (SuperNeurons)",
-                   false, make_heap<HoleOrder::lowest>},
+                   false, make_heap<HoleOrder::lowest>, false, true, false, true},
     AllocatorEntry{"first_fit_no_coalesce",
                    "the same as the paper prints it: freed neighbours never join", false,
                    make_uncoalesced, false, false},

@@ -47,6 +47,7 @@ struct AllocatorEntry {
                           // endless arena may work in fewer
   bool coalesces = true;  // false: what was cut once stays cut
   bool caches = false;    // keeps what was freed for itself: memory/reserved.h says how much
+  bool memoryless = false;  // true: offsets depend only on what is resident
 };
 
 /// The explicit table: first_fit, first_fit_no_coalesce, best_fit, oldest_freed_first,

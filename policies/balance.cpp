@@ -27,6 +27,9 @@
 namespace superneurons {
 namespace {
 
+constexpr std::int64_t kEffort = 200'000;  // ops planned for, over all tries
+constexpr std::int64_t kFewestTries = 8;
+
 /// One try. `load`: how much of the ops' time copies may take, in percent; `window`: how many
 /// values may be on their way (policies/mover.h); `share`: percent of the budget that ops reckon
 /// with for their workspaces.
@@ -44,10 +47,11 @@ class Balancer {
   Balancer(const PolicyContext& context, const Plan& incoming, int share)
       : context_(context),
         plan_(grant_alone(context, incoming, {}, {context.budget.device.count / 100 * share})),
-        clock_(clock_of(context.trace, plan_)) {
+        clock_(clock_of(context, plan_)) {
     for (const Op& op : context.trace.ops) may_rerun_.push_back(op.rerunnable);
     const std::vector<std::uint32_t> runs = runs_before(plan_);
-    for (const Idle& idle : idle_into_backward(context, plan_))
+    all_idle_ = idle_into_backward(context, plan_);
+    for (const Idle& idle : all_idle_)
       if (runs[idle.after] > runs[idle.before + 1]) idle_.push_back(idle);
     std::stable_sort(idle_.begin(), idle_.end(), [&](const Idle& a, const Idle& b) {
       return cost_per_byte(a) > cost_per_byte(b);
@@ -58,10 +62,12 @@ class Balancer {
   Plan plan(const Try& given) const {
     const Plan moved = move(given);
     const std::vector<Idle> drops = droppable(moved);
+    const Rebuild rebuild(context_, moved, may_rerun_);
     const auto build = [&](std::size_t count) {
       std::vector<Drop> some;
+      some.reserve(count);
       for (std::size_t i = 0; i < count; ++i) some.push_back({drops[i], given.keep});
-      return rebuild_later(context_, moved, std::move(some), may_rerun_);
+      return rebuild.without(std::move(some));
     };
     // Many drops in a row are rebuilt together, so that more of them may need more memory.
     constexpr std::size_t kParts = 6;
@@ -99,7 +105,8 @@ class Balancer {
 
   Plan move(const Try& given) const {
     const std::vector<bool> leaves = leaving(given.load);
-    const Mover mover(context_, plan_, [&](const Idle& idle) { return leaves[idle.tensor.index]; });
+    const Mover mover(context_, plan_, all_idle_,
+                      [&](const Idle& idle) { return leaves[idle.tensor.index]; });
     return mover.move(mover.count(), {given.window, given.window, {}});
   }
 
@@ -122,7 +129,7 @@ class Balancer {
 
   /// Most bytes x time for the least time to make it again first.
   std::vector<Idle> droppable(const Plan& plan) const {
-    const std::vector<Nanoseconds> clock = clock_of(context_.trace, plan);
+    const std::vector<Nanoseconds> clock = clock_of(context_, plan);
     std::vector<Idle> drops;
     for (const Idle& idle : idle_into_backward(context_, plan))
       if (idle.readers <= 1 && may_rerun_[plan.steps[idle.made].subject]) drops.push_back(idle);
@@ -140,6 +147,7 @@ class Balancer {
   Plan plan_;
   std::vector<Nanoseconds> clock_;
   std::vector<bool> may_rerun_;  // by op
+  std::vector<Idle> all_idle_;   // in the order of tensors
   std::vector<Idle> idle_;       // what costs most to make again, per byte, first
 };
 
@@ -172,6 +180,7 @@ class Search {
   /// Keeps the plan if it fits and is the fastest so far.
   void offer(Plan plan, const Try& given) {
     if (!fits(context_, plan)) return;
+    if (best_ && context_.predict && cannot_beat(plan)) return;
     Nanoseconds time{};
     if (context_.predict) {
       const Result<Prediction> prediction = context_.predict(plan);
@@ -198,6 +207,12 @@ class Search {
     offer(grant_what_is_left(context_, balancer_->plan(given), {}), given);
   }
 
+  /// It is the best plan again, or its ops alone take as long.
+  bool cannot_beat(const Plan& plan) const {
+    if (context_.footprints && compute_time(*context_.footprints, plan) >= time_) return true;
+    return plan.steps == best_->steps && plan.begin == best_->begin;
+  }
+
   const PolicyContext& context_;
   const Plan& incoming_;
   int tries_ = 0;
@@ -220,7 +235,10 @@ Result<Plan> balance(const PolicyContext& context, const Plan& incoming) {
   Plan fastest = grant_alone(context, incoming, {}, {std::int64_t{1} << 62});
   if (fits(context, fastest)) return fastest;
   Plan kept = grant_what_is_left(context, incoming, {});
-  Search search(context, incoming, tries);
+  // Each try takes time in proportion to the trace: a deep network gets by with fewer.
+  const auto ops = static_cast<std::int64_t>(std::max<std::size_t>(context.trace.ops.size(), 1));
+  const auto affordable = static_cast<int>(std::max<std::int64_t>(kEffort / ops, kFewestTries));
+  Search search(context, incoming, std::min(tries, affordable));
   search.offer(kept, {60, 50});
   search.go();
   if (std::optional<Plan> best = std::move(search).take()) return std::move(*best);

@@ -20,12 +20,9 @@ class Granter {
  public:
   Granter(const PolicyContext& context, const Plan& plan, const ChoiceRule& rule)
       : context_(context), plan_(plan), ways_(context.trace.ops.size()) {
-    for (const PlanStep& step : plan.steps) {
-      if (step.kind != StepKind::run || !ways_[step.subject].empty()) continue;
-      const Op& op = context.trace[step.op()];
-      ways_[step.subject] =
-          op.choices.size() == 1 ? std::vector<std::uint32_t>{0} : choices_by_speed(op, rule);
-    }
+    for (std::uint32_t i = 0; i < ways_.size(); ++i)
+      if (const Op& op = context.trace.ops[i]; op.choices.size() > 1)
+        ways_[i] = choices_by_speed(op, rule);
   }
 
   /// The plan in which each op takes the fastest choice whose workspace is within its room, or the
@@ -70,6 +67,7 @@ class Granter {
 
  private:
   std::uint32_t pick(std::uint32_t op, Bytes room) const {
+    if (ways_[op].empty()) return 0;
     const std::vector<Choice>& choices = context_.trace.ops[op].choices;
     for (const std::uint32_t way : ways_[op])
       if (choices[way].workspace <= room) return way;
@@ -108,7 +106,7 @@ class Granter {
 
   const PolicyContext& context_;
   const Plan& plan_;
-  std::vector<std::vector<std::uint32_t>> ways_;  // by op: fastest first; empty if it never runs
+  std::vector<std::vector<std::uint32_t>> ways_;  // by op: fastest first; empty if there is one
 };
 
 }  // namespace
@@ -116,10 +114,15 @@ class Granter {
 Plan grant_what_is_left(const PolicyContext& context, const Plan& plan, const ChoiceRule& rule) {
   const Granter granter(context, plan, rule);
   Plan least = granter.least();
-  const Result<Bytes> needed = smallest_arena(context.trace, least);
-  if (!needed || stopped(context)) return least;
-  const Bytes arena = std::max(context.budget.device, *needed);
-  const Result<std::vector<Bytes>> rooms = workspace_rooms(context.trace, least, arena);
+  if (stopped(context)) return least;
+  Bytes arena = context.budget.device;
+  std::optional<std::vector<Bytes>> rooms = rooms_of(context, least, arena);
+  if (!rooms) {
+    const std::optional<Bytes> needed = arena_of(context, least);
+    if (!needed || *needed <= arena || stopped(context)) return least;
+    arena = *needed;
+    rooms = rooms_of(context, least, arena);
+  }
   if (!rooms) return least;
   const std::vector<Bytes> of_ops = granter.rooms_of_ops(*rooms);
   constexpr int kParts = 8;
@@ -129,7 +132,7 @@ Plan grant_what_is_left(const PolicyContext& context, const Plan& plan, const Ch
     std::vector<Bytes> some = of_ops;
     for (Bytes& room : some) room = parts_of(room, parts, kParts);
     Plan granted = granter.grant(some);
-    if (place(context.trace, granted, arena)) {
+    if (fits(context, granted, arena)) {
       low = parts;
       best = std::move(granted);
     } else {

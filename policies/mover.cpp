@@ -26,13 +26,17 @@ Result<Lookahead> parse_lookahead(const PolicyContext& context, std::string_view
 
 Mover::Mover(const PolicyContext& context, const Plan& plan,
              const std::function<bool(const Idle&)>& wanted)
+    : Mover(context, plan, idle_into_backward(context, plan), wanted) {}
+
+Mover::Mover(const PolicyContext& context, const Plan& plan, std::span<const Idle> idles,
+             const std::function<bool(const Idle&)>& wanted)
     : context_(context),
       plan_(plan),
-      clock_(clock_of(context.trace, plan)),
+      clock_(clock_of(context, plan)),
       runs_(runs_before(plan)),
       run_step_(run_steps(plan)),
       first_of_layer_step_(layer_step_starts(context.trace, plan)) {
-  for (const Idle& idle : idle_into_backward(context, plan))
+  for (const Idle& idle : idles)
     if (wanted(idle) && runs_[idle.after] > runs_[idle.before] + 1) candidates_.push_back(idle);
   std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Idle& a, const Idle& b) {
     if (hides(a) != hides(b)) return hides(a);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +37,9 @@ class Mover {
  public:
   /// Takes the idle values that are `wanted`, have time to leave, and fit the host budget.
   Mover(const PolicyContext& context, const Plan& plan,
+        const std::function<bool(const Idle&)>& wanted);
+  /// The same where idle_into_backward() of the plan is known already.
+  Mover(const PolicyContext& context, const Plan& plan, std::span<const Idle> idles,
         const std::function<bool(const Idle&)>& wanted);
 
   std::size_t count() const { return candidates_.size(); }

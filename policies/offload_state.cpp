@@ -113,7 +113,7 @@ class StateMover {
       : context_(context),
         plan_(plan),
         options_(options),
-        clock_(clock_of(context.trace, plan)),
+        clock_(clock_of(context, plan)),
         runs_(runs_before(plan)),
         travellers_(travellers(context, plan, options)) {
     // No steps ahead: at the run itself, even inside its layer step.

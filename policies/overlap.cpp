@@ -65,7 +65,7 @@ class Overlapper {
   Overlapper(const PolicyContext& context, const Plan& plan)
       : context_(context),
         plan_(plan),
-        clock_(clock_of(context.trace, plan)),
+        clock_(clock_of(context, plan)),
         device_(plan.steps.size()),
         host_(plan.steps.size()) {
     find_shared_homes();

@@ -113,7 +113,7 @@ class Law {
         const std::uint32_t from = users[i].index, to = users[i + 1].index;
         if (backward(from) != backward(to)) continue;
         if (backward(from) && spans_[t].first <= from) continue;
-        const std::vector<Value>& needs = flow_.ops[to].needs;
+        const std::span<const Value> needs = flow_.ops[to].needs;
         if (std::any_of(needs.begin(), needs.end(),
                         [&](const Value& need) { return need.tensor.index == t; }))
           add_between(waiting_, from + 1, to, trace_.tensors[t].bytes);

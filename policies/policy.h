@@ -18,6 +18,8 @@
 
 namespace superneurons {
 
+class Footprints;  // memory/footprints.h
+
 struct PolicyContext {
   const Trace& trace;
   const Dataflow& flow;
@@ -28,6 +30,7 @@ struct PolicyContext {
       options;           // checked against PolicyEntry::options by the registry
   bool explain = false;  // fill plan.reasons
   const std::atomic<bool>* stop = nullptr;
+  const Footprints* footprints = nullptr;  // of the trace, for searches; null: whoever asks waits
 };
 
 using PolicyFunction = Result<Plan> (*)(const PolicyContext& context, const Plan& incoming);
@@ -44,6 +47,7 @@ struct PolicyEntry {
   std::vector<Fact> needs;   // refused where the trace has Capability::none for one of them
   std::vector<OptionEntry> options;
   PolicyFunction plan = nullptr;
+  bool any_budget = false;  // true: its plan does not depend on the budget
 };
 
 /// A name for a composition, e.g. superneurons = liveness+offload+...

@@ -11,7 +11,6 @@ namespace superneurons {
 namespace {
 
 constexpr std::int64_t kAbsent = -1;
-constexpr std::uint32_t kNoLead = 0xffffffff;
 constexpr int kLongestChain = 32;  // reruns in a row; a longer chain keeps a value in between
 
 /// What is known of a tensor at the current step. Versions, or kAbsent.
@@ -25,38 +24,36 @@ struct Copy {
   bool kept = false;               // made again until its last use, not only as a link
 };
 
+}  // namespace
+
 /// Walks the plan once and edits it.
 class Rebuilder {
  public:
-  Rebuilder(const PolicyContext& context, const Plan& plan, std::vector<Drop> drops,
-            const std::vector<bool>& may_rerun)
-      : context_(context),
-        plan_(plan),
-        may_rerun_(may_rerun),
-        clock_(clock_of(context.trace, plan)),
-        runs_(runs_before(plan)),
-        lead_(context.trace.tensors.size(), kNoLead),
-        copies_(context.trace.tensors.size()),
-        choice_(context.trace.ops.size(), 0),
+  Rebuilder(const Rebuild& base, std::vector<Drop> drops)
+      : base_(base),
+        context_(base.context_),
+        plan_(base.plan_),
+        may_rerun_(base.may_rerun_),
+        clock_(base.clock_),
+        runs_(base.runs_),
+        copies_(context_.trace.tensors.size()),
+        choice_(context_.trace.ops.size(), 0),
         drops_(std::move(drops)),
-        edits_(plan.steps.size()) {
+        edits_(plan_.steps.size()) {
     std::stable_sort(drops_.begin(), drops_.end(),
                      [](const Drop& a, const Drop& b) { return a.idle.before < b.idle.before; });
-    for (std::size_t i = 0; i < plan.begin.size(); ++i) {
-      Copy& start = copies_[context.trace.carry[i].start.index];
-      if (plan.begin[i].place == Place::device) start.device = 0;
-      if (plan.begin[i].place == Place::host) start.host = 0;
+    for (std::size_t i = 0; i < plan_.begin.size(); ++i) {
+      Copy& start = copies_[context_.trace.carry[i].start.index];
+      if (plan_.begin[i].place == Place::device) start.device = 0;
+      if (plan_.begin[i].place == Place::host) start.host = 0;
     }
-    find_last_touches();
-    find_leads();
   }
 
   Plan run() && {
-    const std::vector<bool> rerun = reruns(context_.trace, plan_);
     std::size_t next_drop = 0;
     for (at_ = 0; at_ < plan_.steps.size(); ++at_) {
       const PlanStep& step = plan_.steps[at_];
-      if (step.kind == StepKind::run) run_op(step, rerun[at_]);
+      if (step.kind == StepKind::run) run_op(step, base_.rerun_[at_]);
       else move(step);
       for (; next_drop < drops_.size() && drops_[next_drop].idle.before == at_; ++next_drop)
         drop(drops_[next_drop]);
@@ -82,10 +79,10 @@ class Rebuilder {
     }
     emit(step);
     choice_[step.subject] = step.choice;
-    for (const Value& made : makes_of(context_, step, rerun)) {
+    visit_makes(context_, step, rerun, [&](const Value& made) {
       copy(made.tensor).device = made.version;
       copy(made.tensor).dropped = kAbsent;
-    }
+    });
   }
 
   void move(const PlanStep& step) {
@@ -180,8 +177,10 @@ class Rebuilder {
     for (const Value& need : needs)  // one link may have been overwritten for another
       if (copy(need.tensor).device != need.version) return false;
     Rerun rerun{op, {}};
-    for (const Value& made : makes_of(context_, step, true))
-      if (!take(made, want, needs, rerun)) return false;
+    bool taken = true;
+    visit_makes(context_, step, true,
+                [&](const Value& made) { taken = taken && take(made, want, needs, rerun); });
+    if (!taken) return false;
     if (copy(want.tensor).device != want.version) return false;  // an output of the first run only
     reruns_.push_back(std::move(rerun));
     return true;
@@ -239,7 +238,7 @@ class Rebuilder {
       }
     }
     for (const TensorId tensor : fetches_) {
-      if (last_touch_[tensor.index] >= at_) continue;
+      if (base_.last_touch_[tensor.index] >= at_) continue;
       // Only the segment needed it: the plan had sent it away for good.
       edits_.insert(at_, Rank::run, tensor_step(StepKind::free, tensor));
       copy(tensor).device = kAbsent;
@@ -250,27 +249,13 @@ class Rebuilder {
     fetches_.clear();
   }
 
-  void find_last_touches() {
-    last_touch_.assign(copies_.size(), 0);
-    for (std::uint32_t i = 0; i < plan_.steps.size(); ++i) {
-      const PlanStep& step = plan_.steps[i];
-      if (step.kind == StepKind::run) {
-        const OpFlow& flow = context_.flow[step.op()];
-        for (const std::vector<Value>* values : {&flow.needs, &flow.makes})
-          for (const Value& value : *values) last_touch_[value.tensor.index] = i;
-      } else if (step.kind == StepKind::prefetch || step.kind == StepKind::free) {
-        last_touch_[step.subject] = i;
-      }
-    }
-  }
-
   /// For each rerun, the tensors made for this segment only that no later rerun touches.
   std::vector<std::vector<TensorId>> links_by_last_use() {
     std::vector<std::vector<TensorId>> result(reruns_.size());
     for (std::size_t i = reruns_.size(); i-- > 0;) {
       const OpFlow& flow = context_.flow[reruns_[i].op];
-      for (const std::vector<Value>* values : {&flow.rerun_needs, &flow.rerun_makes})
-        for (const Value& value : *values) {
+      for (const std::span<const Value> values : {flow.rerun_needs, flow.rerun_makes})
+        for (const Value& value : values) {
           Copy& link = copy(value.tensor);
           if (link.built != at_ + 1 || link.kept || link.device == kAbsent) continue;
           link.built = 0;
@@ -284,8 +269,8 @@ class Rebuilder {
   /// early as the copy takes, or, where nothing has a duration, by as many runs. Not before the
   /// tensor left.
   std::uint32_t fetch_place(TensorId tensor) const {
-    const std::uint32_t lead = lead_[tensor.index];
-    if (lead == 0 || (lead == kNoLead && clock_.back() == 0_ns)) return at_;
+    const std::uint32_t lead = base_.lead_[tensor.index];
+    if (lead == 0 || (lead == Rebuild::kNoLead && clock_.back() == 0_ns)) return at_;
     const std::uint32_t first = copies_[tensor.index].absent_since;
     if (clock_.back() == 0_ns) {
       const auto place = std::lower_bound(runs_.begin() + first, runs_.begin() + at_,
@@ -299,46 +284,67 @@ class Rebuilder {
            (after == clock_.begin() + first ? 0 : 1);
   }
 
-  /// For each tensor, how many runs its last prefetch is ahead of who needs it.
-  void find_leads() {
-    std::vector<std::uint32_t> next_need(copies_.size(), 0);
-    const std::vector<bool> rerun = reruns(context_.trace, plan_);
-    for (std::uint32_t i = static_cast<std::uint32_t>(plan_.steps.size()); i-- > 0;) {
-      const PlanStep& step = plan_.steps[i];
-      if (step.kind == StepKind::run)
-        for (const Value& need : needs_of(context_, step, rerun[i]))
-          next_need[need.tensor.index] = runs_[i];
-      if (step.kind != StepKind::prefetch) continue;
-      std::uint32_t& lead = lead_[step.subject];
-      if (lead == kNoLead)
-        lead = next_need[step.subject] - std::min(next_need[step.subject], runs_[i]);
-    }
-  }
-
+  const Rebuild& base_;
   const PolicyContext& context_;
   const Plan& plan_;
   const std::vector<bool>& may_rerun_;
-  std::vector<Nanoseconds> clock_;
-  std::vector<std::uint32_t> runs_;    // by step: runs before it
-  std::vector<std::uint32_t> lead_;    // by tensor
+  const std::vector<Nanoseconds>& clock_;
+  const std::vector<std::uint32_t>& runs_;
   std::vector<Copy> copies_;           // by tensor
   std::vector<std::uint32_t> choice_;  // by op
   std::vector<Drop> drops_;            // in plan order
   Edits edits_;
   std::uint32_t at_ = 0;
-  std::span<const Value> wanted_;          // by the op at hand
-  std::vector<std::uint32_t> last_touch_;  // by tensor: last step with its device copy
+  std::span<const Value> wanted_;  // by the op at hand
   // The segment being put together, and how to undo parts of it.
   std::vector<Rerun> reruns_;
   std::vector<TensorId> fetches_;
   std::vector<std::pair<TensorId, Copy>> log_;
 };
 
-}  // namespace
+Rebuild::Rebuild(const PolicyContext& context, const Plan& plan, const std::vector<bool>& may_rerun)
+    : context_(context),
+      plan_(plan),
+      may_rerun_(may_rerun),
+      rerun_(reruns(context.trace, plan)),
+      clock_(clock_of(context, plan)),
+      runs_(runs_before(plan)),
+      lead_(context.trace.tensors.size(), kNoLead),
+      last_touch_(context.trace.tensors.size(), 0) {
+  find_last_touches();
+  find_leads();
+}
 
-Plan rebuild_later(const PolicyContext& context, const Plan& plan, std::vector<Drop> drops,
-                   const std::vector<bool>& may_rerun) {
-  return Rebuilder(context, plan, std::move(drops), may_rerun).run();
+void Rebuild::find_last_touches() {
+  for (std::uint32_t i = 0; i < plan_.steps.size(); ++i) {
+    const PlanStep& step = plan_.steps[i];
+    if (step.kind == StepKind::run) {
+      const OpFlow& flow = context_.flow[step.op()];
+      for (const std::span<const Value> values : {flow.needs, flow.makes})
+        for (const Value& value : values) last_touch_[value.tensor.index] = i;
+    } else if (step.kind == StepKind::prefetch || step.kind == StepKind::free) {
+      last_touch_[step.subject] = i;
+    }
+  }
+}
+
+/// For each tensor, how many runs its last prefetch is ahead of who needs it.
+void Rebuild::find_leads() {
+  std::vector<std::uint32_t> next_need(lead_.size(), 0);
+  for (std::uint32_t i = static_cast<std::uint32_t>(plan_.steps.size()); i-- > 0;) {
+    const PlanStep& step = plan_.steps[i];
+    if (step.kind == StepKind::run)
+      for (const Value& need : needs_of(context_, step, rerun_[i]))
+        next_need[need.tensor.index] = runs_[i];
+    if (step.kind != StepKind::prefetch) continue;
+    std::uint32_t& lead = lead_[step.subject];
+    if (lead == kNoLead)
+      lead = next_need[step.subject] - std::min(next_need[step.subject], runs_[i]);
+  }
+}
+
+Plan Rebuild::without(std::vector<Drop> drops) const {
+  return Rebuilder(*this, std::move(drops)).run();
 }
 
 }  // namespace superneurons

@@ -98,7 +98,7 @@ Nanoseconds time_below(const PolicyContext& context, const Idle& idle) {
 /// What to drop, the best first: most bytes x time for the least time to make it again.
 std::vector<Idle> droppable(const PolicyContext& context, const Plan& plan,
                             const std::vector<bool>& cheap, const Options& options) {
-  const std::vector<Nanoseconds> clock = clock_of(context.trace, plan);
+  const std::vector<Nanoseconds> clock = clock_of(context, plan);
   const std::vector<std::uint32_t> runs = runs_before(plan);
   std::vector<Idle> drops = idle_into_backward(context, plan);
   std::erase_if(drops, [&](const Idle& idle) {
@@ -144,12 +144,11 @@ std::vector<Drop> cost_aware(const PolicyContext& context, const Plan& plan,
 }
 
 /// The fewest of the drops that fit, of thousands to half a percent, if all of them do.
-std::optional<Plan> fewest(const PolicyContext& context, const Plan& incoming,
-                           const std::vector<Drop>& drops, const std::vector<bool>& cheap,
-                           const Plan& all) {
+std::optional<Plan> fewest(const PolicyContext& context, const Rebuild& rebuild,
+                           const std::vector<Drop>& drops, const Plan& all) {
   if (!fits(context, all)) return {};
   const auto build = [&](std::size_t count) {
-    return rebuild_later(context, incoming, {drops.begin(), drops.begin() + count}, cheap);
+    return rebuild.without({drops.begin(), drops.begin() + static_cast<std::ptrdiff_t>(count)});
   };
   const std::size_t grain = std::max<std::size_t>(drops.size() / 256, 1);
   return build(fewest_that_fit(context, drops.size(), build, grain));
@@ -170,12 +169,12 @@ Result<Plan> recompute(const PolicyContext& context, const Plan& incoming) {
   if (options->strategy == "speed" || any) tries.push_back(with_strategy(idles, true));
   if (aware) tries.push_back(cost_aware(context, incoming, idles, cheap, options->layer_peak));
   if (options->strategy == "memory" || any) tries.push_back(with_strategy(idles, false));
+  const Rebuild rebuild(context, incoming, cheap);
   Plan least = incoming;
   for (const std::vector<Drop>& drops : tries) {
-    Plan all = rebuild_later(context, incoming, drops, cheap);
+    Plan all = rebuild.without(drops);
     if (options->need_all) return all;
-    if (std::optional<Plan> plan = fewest(context, incoming, drops, cheap, all))
-      return *std::move(plan);
+    if (std::optional<Plan> plan = fewest(context, rebuild, drops, all)) return *std::move(plan);
     least = smaller_of(context, std::move(all), least);
   }
   return least;

@@ -10,15 +10,17 @@ std::span<const PolicyEntry> policies() {
                   "everything stays on the device: the upper bound of memory",
                   {},
                   {},
-                  keep_all},
-      PolicyEntry{"recorded", "the traced program's own frees", {Fact::frees}, {}, recorded},
+                  keep_all,
+                  true},
+      PolicyEntry{"recorded", "the traced program's own frees", {Fact::frees}, {}, recorded, true},
       PolicyEntry{"liveness",
                   "frees each tensor after the last step that needs it",
                   {Fact::accesses},
                   {{"frees", "all",
                     "all; layers: what layers make, no gradients of parameters; gradients: of "
                     "activations only"}},
-                  liveness},
+                  liveness,
+                  true},
       PolicyEntry{
           "offload",
           "outputs of convolution and FC layers wait on the host between forward and backward",
@@ -86,7 +88,7 @@ std::span<const PolicyEntry> policies() {
       PolicyEntry{"balance",
                   "keeps, moves or makes again each value by what that is predicted to cost",
                   {Fact::accesses, Fact::phases},
-                  {{"tries", "40", "plans to predict and choose from"}},
+                  {{"tries", "40", "plans to predict and choose from; fewer of long traces"}},
                   balance},
   };
   return entries;
@@ -123,8 +125,23 @@ std::span<const CompositionEntry> compositions() {
        "the same without transfers"},
       {"superneurons_no_workspace", "liveness+recompute+tensor_cache/liveness+recompute+offload",
        "the same with the recorded workspaces"},
-      {"superneurons_best", "liveness+balance/superneurons",
-       "ours: decides by predicted cost instead of by layer, where that is faster"},
+      {"superneurons_belady",
+       "liveness+workspace:grant=alone+recompute+tensor_cache:evict=belady+workspace"
+       "/liveness+workspace:grant=alone,of=70%+recompute+tensor_cache:evict=belady+workspace"
+       "/liveness+workspace:grant=alone,of=50%+recompute+tensor_cache:evict=belady+workspace"
+       "/liveness+workspace:grant=alone,of=20%+recompute+tensor_cache:evict=belady+workspace"
+       "/liveness+workspace:grant=alone+recompute:strategy=speed+tensor_cache:evict=belady+"
+       "workspace"
+       "/liveness+workspace:grant=alone,of=70%+recompute:strategy=speed"
+       "+tensor_cache:evict=belady+workspace"
+       "/liveness+workspace:grant=alone,of=50%+recompute:strategy=speed"
+       "+tensor_cache:evict=belady+workspace"
+       "/liveness+workspace:grant=alone,of=20%+recompute:strategy=speed"
+       "+tensor_cache:evict=belady+workspace",
+       "the same with a cache that knows the future: whose next use is furthest leaves"},
+      {"superneurons_best", "superneurons/liveness+balance/superneurons_belady",
+       "ours: decides by predicted cost instead of by layer, or with a cache that knows the "
+       "future, where that is faster"},
   };
   return entries;
 }

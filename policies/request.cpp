@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/files.h"
 
@@ -118,6 +119,17 @@ Result<std::vector<Passes>> parse_sequence(std::string_view text) {
 }
 
 }  // namespace
+
+std::string text_of(const Pass& pass) {
+  std::string text(pass.entry->name);
+  bool first = true;
+  for (const OptionEntry& option : pass.entry->options) {
+    const std::string& value = pass.options.at(std::string(option.name));
+    if (value == option.fallback) continue;
+    text += fmt::format("{}{}={}", std::exchange(first, false) ? ":" : ",", option.name, value);
+  }
+  return text;
+}
 
 std::optional<Error> refuse_other_lowering(const Trace& trace, std::string_view text) {
   for (const std::string_view alternative : split(text, '/'))

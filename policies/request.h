@@ -17,6 +17,9 @@ struct Pass {
   std::map<std::string, std::string> options;  // defaults filled in
 };
 
+/// As a request writes it, with the options that are not at their default.
+std::string text_of(const Pass& pass);
+
 /// bad_usage if the text names a model of a framework and the trace is not lowered as that wants.
 std::optional<Error> refuse_other_lowering(const Trace& trace, std::string_view text);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "memory/footprints.h"
 #include "memory/placement.h"
 
 namespace superneurons {
@@ -12,19 +13,14 @@ bool contains(const std::vector<TensorId>& ids, TensorId id) {
 }
 
 bool has(std::span<const Value> values, TensorId id) {
-  return std::any_of(values.begin(), values.end(),
-                     [&](const Value& value) { return value.tensor == id; });
-}
-
-/// Whether a run leaves the value on the device.
-bool is_made(const PolicyContext& context, const PlanStep& step, const Value& value) {
-  return !contains(step.discard, value.tensor) &&
-         !contains(context.trace[step.op()].choices[step.choice].omits, value.tensor);
+  for (const Value& value : values)
+    if (value.tensor == id) return true;
+  return false;
 }
 
 template <class Visit>
 void visit_touches(const PolicyContext& context, const Plan& plan, const Visit& visit) {
-  const std::vector<bool> rerun = reruns(context.trace, plan);
+  std::vector<bool> ran(context.trace.ops.size(), false);
   for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {
     const PlanStep& step = plan.steps[i];
     if (step.kind != StepKind::run) {
@@ -32,9 +28,11 @@ void visit_touches(const PolicyContext& context, const Plan& plan, const Visit& 
             Touch{i, step.kind, step.kind == StepKind::offload, step.kind == StepKind::prefetch});
       continue;
     }
+    const bool rerun = ran[step.subject];
+    ran[step.subject] = true;
     const OpFlow& flow = context.flow[step.op()];
-    const std::span<const Value> makes = rerun[i] ? flow.rerun_makes : flow.makes;
-    const std::span<const Value> needs = needs_of(context, step, rerun[i]);
+    const std::span<const Value> makes = rerun ? flow.rerun_makes : flow.makes;
+    const std::span<const Value> needs = rerun ? flow.rerun_needs : flow.needs;
     for (const Value& need : needs) {
       const bool made = has(makes, need.tensor) && is_made(context, step, need);
       visit(need.tensor, Touch{i, StepKind::run, true, made});
@@ -53,13 +51,16 @@ bool can_leave(Role role) {
 
 Touches::Touches(const PolicyContext& context, const Plan& plan)
     : first_(context.trace.tensors.size() + 1, 0) {
-  visit_touches(context, plan, [&](TensorId tensor, const Touch&) { ++first_[tensor.index + 1]; });
-  for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
-  touches_.resize(first_.back());
-  std::vector<std::uint32_t> next(first_.begin(), first_.end() - 1);
+  std::vector<std::pair<TensorId, Touch>> all;
+  all.reserve(3 * plan.steps.size());
   visit_touches(context, plan, [&](TensorId tensor, const Touch& touch) {
-    touches_[next[tensor.index]++] = touch;
+    ++first_[tensor.index + 1];
+    all.emplace_back(tensor, touch);
   });
+  for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
+  touches_.resize(all.size());
+  std::vector<std::uint32_t> next(first_.begin(), first_.end() - 1);
+  for (const auto& [tensor, touch] : all) touches_[next[tensor.index]++] = touch;
 }
 
 std::span<const Value> needs_of(const PolicyContext& context, const PlanStep& step, bool rerun) {
@@ -67,14 +68,10 @@ std::span<const Value> needs_of(const PolicyContext& context, const PlanStep& st
   return rerun ? flow.rerun_needs : flow.needs;
 }
 
-std::vector<Value> makes_of(const PolicyContext& context, const PlanStep& step, bool rerun) {
-  const OpFlow& flow = context.flow[step.op()];
-  std::vector<Value> makes = rerun ? flow.rerun_makes : flow.makes;
-  const std::vector<TensorId>& omits = context.trace[step.op()].choices[step.choice].omits;
-  std::erase_if(makes, [&](const Value& value) {
-    return contains(step.discard, value.tensor) || contains(omits, value.tensor);
-  });
-  return makes;
+bool is_made(const PolicyContext& context, const PlanStep& step, const Value& value) {
+  if (!step.discard.empty() && contains(step.discard, value.tensor)) return false;
+  return !context.flow[step.op()].omits ||
+         !contains(context.trace[step.op()].choices[step.choice].omits, value.tensor);
 }
 
 std::vector<bool> reruns(const Trace& trace, const Plan& plan) {
@@ -94,14 +91,24 @@ std::vector<std::uint32_t> runs_before(const Plan& plan) {
   return runs;
 }
 
-std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan) {
+std::vector<Nanoseconds> clock_of(const PolicyContext& context, const Plan& plan) {
   std::vector<Nanoseconds> clock{0_ns};
   clock.reserve(plan.steps.size() + 1);
   for (const PlanStep& step : plan.steps) {
-    const bool runs = step.kind == StepKind::run;
-    clock.push_back(later(clock.back(), runs ? trace[step.op()].choices[step.choice].ns : 0_ns));
+    Nanoseconds ns{};
+    if (step.kind == StepKind::run)
+      ns = context.footprints ? context.footprints->ways(step.subject)[step.choice].ns
+                              : context.trace[step.op()].choices[step.choice].ns;
+    clock.push_back(later(clock.back(), ns));
   }
   return clock;
+}
+
+Nanoseconds compute_time(const Footprints& footprints, const Plan& plan) {
+  Nanoseconds sum{};
+  for (const PlanStep& step : plan.steps)
+    if (step.kind == StepKind::run) sum = later(sum, footprints.ways(step.subject)[step.choice].ns);
+  return sum;
 }
 
 std::vector<std::uint32_t> layer_step_starts(const Trace& trace, const Plan& plan) {
@@ -182,18 +189,23 @@ std::size_t Edits::insert(std::uint32_t place, Rank rank, PlanStep step, std::st
 }
 
 Plan Edits::apply(const Plan& plan) && {
-  std::stable_sort(insertions_.begin(), insertions_.end(),
-                   [](const Insertion& a, const Insertion& b) {
-                     return a.place != b.place ? a.place < b.place : a.rank < b.rank;
-                   });
+  // By place, rank, and the order in which they came: all in one number that sorts fast.
+  std::vector<std::uint64_t> order;
+  order.reserve(insertions_.size());
+  for (std::size_t i = 0; i < insertions_.size(); ++i)
+    if (!insertions_[i].cancelled)
+      order.push_back((std::uint64_t{insertions_[i].place} << 3 |
+                       static_cast<std::uint64_t>(insertions_[i].rank))
+                          << 29 |
+                      i);
+  std::sort(order.begin(), order.end());
   Plan result{plan.trace_hash, plan.policy, plan.allocator, plan.budget, plan.begin, {}, {}};
   result.steps.reserve(plan.steps.size() + insertions_.size());
   std::size_t next = 0, reason = 0;
   const auto here = [&] { return static_cast<std::uint32_t>(result.steps.size()); };
   for (std::uint32_t i = 0; i <= plan.steps.size(); ++i) {
-    for (; next < insertions_.size() && insertions_[next].place == i; ++next) {
-      Insertion& insertion = insertions_[next];
-      if (insertion.cancelled) continue;
+    for (; next < order.size() && order[next] >> 32 == i; ++next) {
+      Insertion& insertion = insertions_[order[next] & 0x1fffffff];
       if (!insertion.why.empty()) result.reasons.push_back({here(), std::move(insertion.why)});
       result.steps.push_back(std::move(insertion.step));
     }
@@ -206,13 +218,31 @@ Plan Edits::apply(const Plan& plan) && {
 }
 
 bool fits(const PolicyContext& context, const Plan& plan) {
-  return !stopped(context) && fits(context.trace, plan, context.budget.device);
+  return fits(context, plan, context.budget.device);
+}
+
+bool fits(const PolicyContext& context, const Plan& plan, Bytes arena) {
+  if (stopped(context)) return false;
+  return context.footprints ? context.footprints->fits(plan, arena)
+                            : fits(context.trace, plan, arena);
+}
+
+std::optional<Bytes> arena_of(const PolicyContext& context, const Plan& plan) {
+  if (context.footprints) return context.footprints->smallest_arena(plan);
+  const Result<Bytes> arena = smallest_arena(context.trace, plan);
+  return arena ? std::optional(*arena) : std::nullopt;
+}
+
+std::optional<std::vector<Bytes>> rooms_of(const PolicyContext& context, const Plan& plan,
+                                           Bytes arena) {
+  if (context.footprints) return context.footprints->workspace_rooms(plan, arena);
+  Result<std::vector<Bytes>> rooms = workspace_rooms(context.trace, plan, arena);
+  return rooms ? std::optional(*std::move(rooms)) : std::nullopt;
 }
 
 Plan smaller_of(const PolicyContext& context, Plan a, const Plan& b) {
   if (stopped(context)) return a;
-  const Result<Bytes> of_a = smallest_arena(context.trace, a);
-  const Result<Bytes> of_b = smallest_arena(context.trace, b);
+  const std::optional<Bytes> of_a = arena_of(context, a), of_b = arena_of(context, b);
   return of_a && of_b && *of_b < *of_a ? b : a;
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,10 +36,21 @@ class Touches {
   std::vector<std::uint32_t> first_;
 };
 
-/// Versions that a run step needs and makes, given whether it is a rerun. Discarded and omitted
-/// outputs are not made.
+/// Versions that a run step needs, given whether it is a rerun.
 std::span<const Value> needs_of(const PolicyContext& context, const PlanStep& step, bool rerun);
-std::vector<Value> makes_of(const PolicyContext& context, const PlanStep& step, bool rerun);
+
+/// Whether the run leaves a value that its op makes on the device: it is neither discarded nor
+/// omitted.
+bool is_made(const PolicyContext& context, const PlanStep& step, const Value& value);
+
+/// Calls `visit` with the versions that a run step makes.
+template <class Visit>
+void visit_makes(const PolicyContext& context, const PlanStep& step, bool rerun,
+                 const Visit& visit) {
+  const OpFlow& flow = context.flow[step.op()];
+  for (const Value& value : rerun ? flow.rerun_makes : flow.makes)
+    if (is_made(context, step, value)) visit(value);
+}
 
 /// rerun[i]: step i runs an op that an earlier step ran.
 std::vector<bool> reruns(const Trace& trace, const Plan& plan);
@@ -46,7 +59,10 @@ std::vector<bool> reruns(const Trace& trace, const Plan& plan);
 std::vector<std::uint32_t> runs_before(const Plan& plan);
 
 /// Device time at which each plan step starts if nothing ever waits, one more for the end.
-std::vector<Nanoseconds> clock_of(const Trace& trace, const Plan& plan);
+std::vector<Nanoseconds> clock_of(const PolicyContext& context, const Plan& plan);
+
+/// Device time of all runs: no step that follows the plan takes less.
+Nanoseconds compute_time(const Footprints& footprints, const Plan& plan);
 
 /// The step with which each layer step begins: a run of another layer or phase than the run before.
 std::vector<std::uint32_t> layer_step_starts(const Trace& trace, const Plan& plan);
@@ -110,6 +126,15 @@ inline bool stopped(const PolicyContext& context) {
 
 /// Whether the plan places within both budgets of the context. False at once when stopped.
 bool fits(const PolicyContext& context, const Plan& plan);
+/// The same in another arena.
+bool fits(const PolicyContext& context, const Plan& plan, Bytes arena);
+
+/// The smallest arena in which the plan places; nothing if it does not place at all.
+std::optional<Bytes> arena_of(const PolicyContext& context, const Plan& plan);
+
+/// memory/placement.h's workspace_rooms(); nothing where that is an Error.
+std::optional<std::vector<Bytes>> rooms_of(const PolicyContext& context, const Plan& plan,
+                                           Bytes arena);
 
 /// Whichever plan places in the smaller arena; `a` if they are equal.
 Plan smaller_of(const PolicyContext& context, Plan a, const Plan& b);

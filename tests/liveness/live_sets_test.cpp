@@ -197,7 +197,7 @@ TEST(LiveSets, FollowValuesAndNotStorages) {
 /// By definition: a tensor is live before op k if, of the ops from k on, the first that needs or
 /// makes it needs it, or if none does and the next training step needs it.
 std::set<TensorId> live_before(const Trace& trace, const Dataflow& flow, std::uint32_t k) {
-  const auto has = [](const std::vector<Value>& values, TensorId id) {
+  const auto has = [](std::span<const Value> values, TensorId id) {
     return std::any_of(values.begin(), values.end(),
                        [&](const Value& value) { return value.tensor == id; });
   };
