@@ -117,6 +117,7 @@ void add_by_kind(Row& row, const Trace& trace, const DeviceProfile& profile,
   row["by_kind"]["idle"] = {{"predicted_ns", idle(pairs, &Pair::predicted).count},
                             {"measured_ns", idle(pairs, &Pair::measured).count}};
   row["worst_ops"] = worst_ops(trace, pairs);
+  row["timed_step_ns"] = measured.steps.empty() ? 0 : measured.steps.back().count;
 }
 
 std::string spans_csv(const Trace& trace, const Evaluation& predicted, const Measured& measured) {

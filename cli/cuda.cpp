@@ -5,6 +5,7 @@
 #ifdef SUPERNEURONS_CUDA
 #include <cuda_runtime_api.h>
 
+#include "replay/cuda/choices.h"
 #include "tracer/calibrate.h"
 #endif
 
@@ -31,6 +32,23 @@ Result<bool> wants_cuda(const std::string& on) {
                    "this build has no CUDA backend (CUDA, cuDNN and CUPTI were not found when it "
                    "was configured; use --on host)"};
 #endif
+}
+
+Status take_machine_kernels([[maybe_unused]] Trace& trace) {
+#ifdef SUPERNEURONS_CUDA
+  constexpr Bytes kMostWorkspace = 64_MiB;  // of an op; cuBLAS wants 32
+  Trace offered = trace;
+  if (Status status = enumerate_choices(offered, kMostWorkspace, false); !status) return status;
+  for (std::size_t i = 0; i < trace.ops.size(); ++i) {
+    const Choice old = trace.ops[i].choices[trace.ops[i].recorded];
+    Choice taken = offered.ops[i].choices[offered.ops[i].recorded];
+    if (!old.algorithm.empty() || taken.algorithm.empty()) continue;
+    taken.ns = old.ns;
+    trace.ops[i].choices = {std::move(taken)};
+    trace.ops[i].recorded = 0;
+  }
+#endif
+  return Ok{};
 }
 
 std::string machine_versions([[maybe_unused]] bool on_cuda) {

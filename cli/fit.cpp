@@ -136,16 +136,24 @@ class Search {
 
   /// Of the smallest network: what no smaller budget of this policy could be.
   Result<Floor> floor() const {
-    const auto costed = costed_network(vary_.at(options_.network, 1), costs_);
+    const auto costed = network_of(1);
     if (!costed) return costed.error();
     return smallest_budget(costed->trace, costs_.profile, request_,
                            predictor(costed->trace, costs_.profile, &session_.stop));
   }
 
  private:
+  /// What is to be trained on a GPU takes its workspaces into account.
+  Result<CostedTrace> network_of(std::int64_t value) const {
+    auto costed = costed_network(vary_.at(options_.network, value), costs_);
+    if (costed && options_.on == "cuda")
+      if (Status status = take_machine_kernels(costed->trace); !status) return status.error();
+    return costed;
+  }
+
   Result<bool> fits(std::int64_t value) {
     session_.console.progress(fmt::format("{}: planning", vary_.name(value)));
-    auto costed = costed_network(vary_.at(options_.network, value), costs_);
+    auto costed = network_of(value);
     if (!costed) return costed.error();
     auto plan = make_plan(costed->trace, costs_.profile, request_,
                           predictor(costed->trace, costs_.profile, &session_.stop));

@@ -160,6 +160,13 @@ Status prepare_lessons(const Options& options, const Trace& trace, ReplayOptions
   return Ok{};
 }
 
+/// Of the inputs that come anew with each training step.
+std::vector<Bytes> fed_bytes(const Trace& trace, const Lessons& lessons) {
+  std::vector<Bytes> bytes;
+  for (const TensorId tensor : lessons.inputs.tensors) bytes.push_back(trace[tensor].bytes);
+  return bytes;
+}
+
 /// How the test images fare with what was learned.
 Status test(const Trace& trace, const Run& run, const Lessons& lessons, const Session& session,
             Outcome& outcome) {
@@ -185,7 +192,7 @@ Status replay(const Options& options, const Session& session) {
   how->progress = &progress;
   auto plan = plan_from(options.source, options.target, *loaded, session);
   if (!plan) return plan.error();
-  auto outcome = evaluate(trace, *plan, loaded->profile);
+  auto outcome = evaluate(trace, *plan, loaded->profile, {.fed = fed_bytes(trace, lessons)});
   if (!outcome) return outcome.error();
 
   // The arena is the budget, except that memory nobody needs is not taken from this machine.

@@ -121,6 +121,10 @@ Result<Plan> plan_from(const PlanSource& source, const Target& target, const Loa
 /// Whether --on asks for the GPU: "host", "cuda", or "" for the GPU where there is one. Error where
 /// CUDA is asked for and missing.
 Result<bool> wants_cuda(const std::string& on);
+/// Convolutions and matrix products whose choice names no algorithm, as in a network that nobody
+/// recorded, take one that this GPU offers, with its workspace: most have none that needs none.
+/// Nothing happens in a build without CUDA. Errors as enumerate_choices() (replay/cuda/choices.h).
+Status take_machine_kernels(Trace& trace);
 /// "host backend", or the GPU with driver and libraries; and the device alone, as profiles name it.
 std::string machine_versions(bool on_cuda);
 std::string machine_device(bool on_cuda);

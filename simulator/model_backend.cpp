@@ -28,6 +28,8 @@ bool is_memory_bound(const Op& op, const Choice& choice, const DeviceProfile& pr
 /// Of one op, whose launches may take the host a second each; far above any real op.
 inline constexpr std::int64_t kMostKernels = 1 << 20;
 
+inline constexpr std::uint32_t kNoCommand = static_cast<std::uint32_t>(-1);
+
 /// What one command costs host and stream; the same in every training step.
 struct Cost {
   Job job;
@@ -44,6 +46,7 @@ class Model final : public ModelBackend {
     program_ = &program;
     clock_ = ModelClock(profile_);
     host_now_ = 0;
+    awaits_feed_ = {};
     recorded_.assign(program.events, {});
     costs_.clear();
     costs_.reserve(program.commands.size());
@@ -55,6 +58,7 @@ class Model final : public ModelBackend {
   Status begin_training_step(int training_step) override {
     training_step_ = static_cast<std::uint32_t>(training_step);
     clock_.begin_training_step();
+    feed();
     return Ok{};
   }
 
@@ -94,6 +98,29 @@ class Model final : public ModelBackend {
   };
 
   Cost cost_of(const Trace& trace, const Command& command) const;
+  std::int64_t issue_time(const Op& op) const;
+
+  /// A barrier between two training steps: inputs come when all streams are done with the step
+  /// before, on the compute stream, and the others wait for them.
+  void feed() {
+    if (options_.fed.empty()) return;
+    for (const Stream of : {Stream::offload, Stream::prefetch}) {
+      if (!clock_.jobs(of).empty())
+        clock_.add_wait({of, Cause::tail, last_[static_cast<std::size_t>(of)]});
+      awaits_feed_[static_cast<std::size_t>(of)] = true;
+    }
+    pass(profile_.event_ns.count);
+    for (const Bytes bytes : options_.fed) {
+      pass(profile_.copy_issue_ns.count);
+      Job job;
+      job.issued = host_now_;
+      job.nominal = transfer_time(profile_.prefetch, bytes).count;
+      job.command = kNoCommand;
+      job.training_step = training_step_;
+      fed_ = clock_.submit(Stream::compute, job);
+      last_[static_cast<std::size_t>(Stream::compute)] = fed_;
+    }
+  }
 
   /// A run right behind that of the op before, of the same launch, follows without a gap.
   void join_launches(const Trace& trace) {
@@ -118,8 +145,11 @@ class Model final : public ModelBackend {
     job.issued = host_now_;
     job.command = index;
     job.training_step = training_step_;
+    const auto lane = static_cast<std::size_t>(issue.command.stream);
+    if (std::exchange(awaits_feed_[lane], false))
+      clock_.add_wait({Stream::compute, Cause::prefetch, fed_});
     const std::uint32_t position = clock_.submit(issue.command.stream, job);
-    last_[static_cast<std::size_t>(issue.command.stream)] = position;
+    last_[lane] = position;
     if (cost.host_sync)
       host_now_ = std::max(later({host_now_}, profile_.event_ns).count,
                            clock_.finish(issue.command.stream, position));
@@ -140,23 +170,32 @@ class Model final : public ModelBackend {
   std::vector<Cost> costs_;                                // by command
   std::vector<Recorded> recorded_;                         // by event: where it was recorded last
   std::array<std::uint32_t, kStreamNames.size()> last_{};  // position of the last job submitted
+  std::array<bool, kStreamNames.size()> awaits_feed_{};    // its first job of the training step
+  std::uint32_t fed_ = 0;                                  // position of the last input's copy
   std::uint32_t training_step_ = 0;
   std::int64_t host_now_ = 0;
 };
+
+/// Of the replay's own kernels.
+std::int64_t Model::issue_time(const Op& op) const {
+  const auto kernels = std::min(static_cast<std::int64_t>(op.kernels.size()), kMostKernels);
+  const std::int64_t launches = profile_.launch_ns.count * std::max<std::int64_t>(kernels, 1);
+  const auto known = profile_.issue.find(op.kind);
+  if (known == profile_.issue.end()) return launches;
+  const std::int64_t more = std::max<std::int64_t>(kernels - known->second.kernels, 0);
+  return std::max(known->second.ns.count + profile_.launch_ns.count * more, launches);
+}
 
 Cost Model::cost_of(const Trace& trace, const Command& command) const {
   Cost cost;
   if (command.kind == CommandKind::run) {
     const Op& op = trace.ops[command.subject];
     const Choice& choice = op.choices[command.choice];
-    const auto kernels = std::max<std::int64_t>(static_cast<std::int64_t>(op.kernels.size()), 1);
     cost.job.nominal = choice.ns.count;
     cost.job.memory_bound = is_memory_bound(op, choice, profile_);
     const bool of_program = options_.clock == Clock::program;
     if (of_program) cost.job.nominal = program_time(op, command.choice, profile_).count;
-    cost.host = of_program
-                    ? op.host_ns.count
-                    : profile_.launch_ns.count * std::min<std::int64_t>(kernels, kMostKernels);
+    cost.host = of_program ? op.host_ns.count : issue_time(op);
     cost.host_sync = of_program && op.host_sync_ns.count > 0 && !command.rerun;
     return cost;
   }
@@ -206,7 +245,8 @@ Timeline Model::timeline() const {
   for (std::size_t stream = 0; stream < kStreamNames.size(); ++stream) {
     const auto& jobs = clock_.jobs(static_cast<Stream>(stream));
     for (auto job = jobs.rbegin(); job != jobs.rend() && job->training_step == last; ++job)
-      result.spans[job->command] = {job->command, {job->start - begin}, {job->end - begin}};
+      if (job->command != kNoCommand)
+        result.spans[job->command] = {job->command, {job->start - begin}, {job->end - begin}};
   }
   return result;
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include "ir/device_profile.h"
 #include "simulator/backend.h"
@@ -19,6 +20,8 @@ enum class Clock : std::uint8_t { replay, program };
 struct ModelOptions {
   Clock clock = Clock::replay;
   bool keep_spans = false;
+  std::vector<Bytes> fed{};  // inputs that are copied to the device before each training step, as
+                             // ReplayBackend::feed() does; they count as compute
   const std::atomic<bool>* stop = nullptr;  // then simulations end with an Error cancelled
 };
 

@@ -46,6 +46,7 @@ class Cell:
     outside_bytes: int = 0
     equal: bool = False
     difference: str = ""
+    same_as: str = ""  # "POLICY BUDGET" of the cell whose replay this one's was, as plans are equal
     stall_ns: dict[str, int] = field(default_factory=dict)  # predicted, by cause
 
     @property
@@ -115,6 +116,8 @@ def format_summary(cells: Sequence[Cell]) -> str:
     failed = len(cells) - len(done)
     if not done:
         return f"- cells: 0 measured, {failed} without a plan or a replay\n"
+    replayed = [cell for cell in done if not cell.same_as]
+    shared = f" ({len(replayed)} plans replayed, the others are the same)" if replayed != done else ""
     errors = [abs(cell.error_percent) for cell in done]
     keep_all = [abs(cell.error_percent) for cell in done if cell.policy == "keep_all"]
     equal = sum(cell.equal for cell in done)
@@ -123,7 +126,7 @@ def format_summary(cells: Sequence[Cell]) -> str:
     return (
         "\n".join(
             [
-                f"- cells: {len(done)} measured, {failed} without a plan or a replay",
+                f"- cells: {len(done)} measured{shared}, {failed} without a plan or a replay",
                 f"- mean |error|: {sum(errors) / len(errors):.2f} %",
                 (
                     f"- keep_all, worst |error|: {max(keep_all):.2f} %"

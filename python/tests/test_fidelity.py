@@ -35,6 +35,12 @@ def write(path, *rows):
     return str(path)
 
 
+def test_a_plan_that_two_cells_share_is_replayed_once_and_that_is_said(tmp_path):
+    same = write(tmp_path / "same.jsonl", row("keep_all"), row("recorded", same_as="keep_all 80"))
+    text = format_fidelity(read_fidelity(same))
+    assert "2 measured (1 plans replayed, the others are the same), 0 without" in text
+
+
 def test_the_table_is_sorted_by_error_and_summed_up(tmp_path):
     file = write(
         tmp_path / "f.jsonl",

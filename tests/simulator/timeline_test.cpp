@@ -79,6 +79,44 @@ TEST(Timeline, SerialChainIsTheSumOfItsRunsAndGaps) {
   EXPECT_EQ(lost(timeline, Cause::gap), 30_ns);
 }
 
+/// x is fed, s lives on the host: it comes, is updated, and leaves.
+struct Lesson {
+  Trace trace = mini(R"(
+    tensor x 2000 input carry
+    tensor s 2000 optimizer_state carry
+    tensor a 2000 activation
+    op f1 forward : x -> a @100
+    op u update : s -> s @100
+  )");
+  Plan plan = plan_of(trace, "prefetch:s f1 u offload:s free:s free:a");
+  Lesson() { plan.begin[1] = {Place::host}; }
+};
+
+// Without a feed: prefetch 0-2000, f1 0-100, u 2000-2100, offload 2100-4100. With it: x 0-1000, f1
+// 1000-1100, prefetch 1000-3000, u 3000-3100, offload 3100-5100; only then comes the next x.
+TEST(Timeline, InputsComeBetweenTwoTrainingSteps) {
+  const Lesson lesson;
+  EXPECT_EQ(simulated(lesson.trace, lesson.plan, plain_profile()).step_ns, 4100_ns);
+  const Timeline fed =
+      simulated(lesson.trace, lesson.plan, plain_profile(), {.keep_spans = true, .fed = {1000_B}});
+  EXPECT_EQ(fed.step_ns, 5100_ns);
+  EXPECT_EQ(fed.compute_ns, 1200_ns);
+  EXPECT_EQ(fed.spans.size(), 4U);
+}
+
+TEST(Timeline, TheHostTakesItsTimeForEachKindOfOp) {
+  const Trace trace = chain();
+  const Plan plan = plan_of(trace, "f1 f2 f3 free:a free:b");
+  DeviceProfile profile = plain_profile();
+  profile.launch_ns = 10_ns;
+  EXPECT_EQ(simulated(trace, plan, profile).step_ns, 600_ns);
+  for (const Op& op : trace.ops) profile.issue[op.kind] = {2000_ns, 1};
+  EXPECT_EQ(simulated(trace, plan, profile).step_ns, 6000_ns);
+  Trace more = trace;  // kernels beyond the one that was measured
+  for (Op& op : more.ops) op.kernels.resize(5);
+  EXPECT_EQ(simulated(more, plan, profile).step_ns, 6120_ns);
+}
+
 // f1 0-1000, offload a 1000-3000, f2 1000-4000, prefetch a 4000-6000 (its range is f2's until
 // then), f3 4000-7000, b1 7000-8000.
 TEST(Timeline, PrefetchBehindALongOpIsHidden) {
