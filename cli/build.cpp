@@ -19,10 +19,10 @@ struct BuildOptions {
 Status build(const BuildOptions& options, const Session& session) {
   const auto costs = load_costs(options.costs);
   if (!costs) return costs.error();
-  auto costed = costed_network(options.network, *costs);
+  const auto costed = costed_network(options.network, *costs);
   if (!costed) return costed.error();
-  Trace& trace = costed->trace;
-  trace.origin = fmt::format("{} ({}, {})", session.made_by, trace.origin, session.today);
+  // Its origin is the cost model alone: what is the same trace tomorrow has the same hash.
+  const Trace& trace = costed->trace;
   if (Status status = write_trace(trace, options.output); !status) return status;
   session.console.print(fmt::format("{}: {} ops, {} tensors, {}\n", options.output,
                                     trace.ops.size(), trace.tensors.size(),

@@ -39,7 +39,8 @@ Status can_be_written(const std::string& path) {
 void note_missing_units(const cli::GivenOption& option, Console& console) {
   for (const std::string& value : option.values)
     if (!value.empty() && value.find_first_not_of("0123456789") == std::string::npos)
-      console.note(fmt::format("{} {} has no unit: taken as {} bytes", option.name, value, value));
+      console.note(fmt::format("{} {} has no unit: taken as {} byte{}", option.name, value, value,
+                               value == "1" ? "" : "s"));
 }
 
 /// Files that an option names and that exist: whatever is no output is read.
@@ -71,17 +72,36 @@ Status check_outputs(const std::vector<cli::GivenOption>& options) {
   return Ok{};
 }
 
+/// One budget, or several with commas. `size`: host memory is no share of anything.
+Status check_budgets_text(const std::string& text, bool size) {
+  for (const std::string& piece : split_list(text)) {
+    if (size)
+      if (const auto bytes = parse_bytes(piece); !bytes) return bytes.error();
+    if (Status status = check_budget(piece); !status) return status;
+  }
+  return Ok{};
+}
+
 Status check_budgets(const cli::GivenOption& option) {
   if (option.name.find("budget") == std::string::npos) return Ok{};
   for (const std::string& value : option.values)
-    if (Status status = check_budget(value); !status)
+    if (Status status = check_budgets_text(value, option.name == "--host-budget"); !status)
       return Error{ErrorCode::bad_usage,
                    fmt::format("{}: {}", option.name, status.error().message)};
   return Ok{};
 }
 
+/// What is given is not empty: a script's variable that was not set is not the default.
+Status check_empty(const cli::GivenOption& option) {
+  for (const std::string& value : option.values)
+    if (value.empty()) return Error{ErrorCode::bad_usage, fmt::format("{} is empty", option.name)};
+  return Ok{};
+}
+
 Status prepare(const cli::Command& command, Session& session) {
   const std::vector<cli::GivenOption> options = command.given();
+  for (const cli::GivenOption& option : options)
+    if (Status status = check_empty(option); !status) return status;
   if (Status status = check_outputs(options); !status) return status;
   session.options = {{"command", session.command_line}};
   for (const cli::GivenOption& option : options) {
@@ -151,9 +171,20 @@ void add_json_option(cli::Command& command, std::string& file) {
 }
 
 Status with_refusal(Status status, const std::string& json, const Session& session) {
-  if (status || status.error().code != ErrorCode::does_not_fit) return status;
+  if (status || (status.error().code != ErrorCode::does_not_fit &&
+                 status.error().code != ErrorCode::unlawful))
+    return status;
   Status written = write_json(json, format_refusal_json(status.error(), session.options));
   return written ? std::move(status) : std::move(written);
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> pieces(1);
+  for (const char c : text) {
+    if (c == ',') pieces.emplace_back();
+    else pieces.back() += c;
+  }
+  return pieces;
 }
 
 Status write_json(const std::string& file, const std::string& text) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "cli/session.h"
 #include "ir/files.h"
@@ -34,6 +35,7 @@ struct Subject {
   Loaded loaded;
   std::string hash;
   std::map<std::string, Floor> floors;  // by policy; none for commands and for refused ones
+  std::optional<Error> unsuited;        // the first refusal
 };
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -41,10 +43,11 @@ using Rows = std::vector<std::vector<std::string>>;
 std::string bytes_or_dash(Bytes bytes) { return bytes.count == 0 ? "-" : format_bytes(bytes); }
 std::string time_or_dash(Nanoseconds ns) { return ns.count == 0 ? "-" : format_time(ns); }
 
+/// Names, options and their values, before any work.
 Status known_policies(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (is_exec(name)) continue;
-    if (const auto parsed = parse_policy(name); !parsed) return parsed.error();
+    if (Status checked = check_policy(name); !checked) return checked;
   }
   return Ok{};
 }
@@ -65,6 +68,13 @@ std::vector<std::string> split_policies(const std::vector<std::string>& argument
     }
   }
   return names;
+}
+
+std::vector<std::string> split_budgets(const std::vector<std::string>& arguments) {
+  std::vector<std::string> budgets;
+  for (const std::string& argument : arguments)
+    for (std::string& piece : split_list(argument)) budgets.push_back(std::move(piece));
+  return budgets;
 }
 
 std::vector<std::string> all_policies() {
@@ -98,6 +108,7 @@ Status find_floors(Subject& subject, const Options& options, const Session& sess
                                        predictor(trace, subject.loaded.profile, &session.stop));
     if (floor) subject.floors[policy] = *floor;
     else if (floor.error().code != ErrorCode::bad_usage) return floor.error();
+    else if (!subject.unsuited) subject.unsuited = floor.error();
   }
   return Ok{};
 }
@@ -144,7 +155,7 @@ void add_bounds(const Subject& subject, const Options& options, const Session& s
                         .name = "time",
                         .step_ns = time_bound(trace, subject.loaded.profile, endless),
                         .note = "no plan is faster: every op once, at its fastest choice"});
-  Rows rows = {{"bound", "memory", "step", ""}};
+  Rows rows = {{"bound", "memory", "time", ""}};
   for (std::size_t i = first; i < all.bounds.size(); ++i) {
     const BoundRow& row = all.bounds[i];
     rows.push_back({row.name, bytes_or_dash(row.bytes), time_or_dash(row.step_ns), ""});
@@ -202,7 +213,7 @@ std::string cell_text(const std::vector<Outcome>& outcomes, const std::vector<Re
     return row.reserved_peak_bytes.has_value();
   });
   if (!outcomes.empty())
-    rows.push_back({"policy", "peak", "/ keep_all", "host", "step", "/ bound", "out", "in",
+    rows.push_back({"policy", "peak", "/ keep_all", "host", "time", "/ bound", "out", "in",
                     "recompute", "lost time"});
   if (!outcomes.empty() && reserves) rows.back().insert(rows.back().begin() + 2, "reserved");
   for (const Outcome& row : outcomes) {
@@ -246,8 +257,10 @@ Result<Budget> cell_budget(const Subject& subject, const Options& options,
   auto budget = budget_of(options.target, subject.loaded, "");
   if (!budget) return budget;
   if (subject.floors.empty())
-    return Error{.code = ErrorCode::bad_usage,
-                 .message = "--budgets floor: the floor of these policies is not known"};
+    return Error{
+        .code = ErrorCode::bad_usage,
+        .message = "--budgets floor: " + (subject.unsuited ? subject.unsuited->message
+                                                           : "the floor of commands is not known")};
   Bytes smallest = subject.floors.begin()->second.budget;
   for (const auto& [policy, floor] : subject.floors) smallest = std::min(smallest, floor.budget);
   budget->device = smallest;
@@ -268,7 +281,7 @@ Status compare_cell(const Subject& subject, const Options& options, const std::s
     session.console.progress(fmt::format("{}: {} at {}", trace.name, policy, budget_text));
     const auto plan = make_plan(trace, profile, request_for(policy, *budget, options, session),
                                 predictor(trace, profile, &session.stop));
-    // A refusal is an answer about this cell; names were checked before.
+    // A refusal is an answer about this cell; names and options were checked before.
     if (!plan && plan.error().code != ErrorCode::does_not_fit &&
         plan.error().code != ErrorCode::bad_usage)
       return plan.error();
@@ -317,6 +330,7 @@ Status compare_trace(const Options& options, const Session& session, Comparison&
 Status compare(Options options, const Session& session) {
   options.policies = options.policies.empty() ? all_policies() : split_policies(options.policies);
   if (Status status = known_policies(options.policies); !status) return status;
+  options.budgets = split_budgets(options.budgets);
   Comparison all;
   for (const std::string& file : options.traces) {
     if (&file != &options.traces.front()) session.console.print("\n");
@@ -345,7 +359,6 @@ void add_compare_command(cli::App& app, Session& session) {
   command
       ->add_option("--budgets", options->budgets,
                    "e.g. 12GiB,60%,floor; floor is the smallest at which any of them fits")
-      ->delimiter(',')
       ->capture_default_str();
   add_setting_options(*command, options->target);
   add_json_option(*command, options->json);

@@ -4,6 +4,8 @@
 
 #include "cli/session.h"
 #include "ir/trace_io.h"
+#include "networks/lowering_style.h"
+#include "networks/roofline.h"
 
 namespace superneurons {
 
@@ -34,9 +36,9 @@ void add_lowering_options(cli::Command& command, NetworkOptions& options) {
       ->capture_default_str();
   command
       .add_option("--update", options.updates,
-                  "when parameters are updated: end (after backward), or arrive (as soon as the "
-                  "gradient is there, which then goes)")
-      ->one_of({"end", "arrive"})
+                  "when parameters are updated: end (after backward), arrive (as soon as the "
+                  "gradient is there, which then goes), or what is usual for the lowering")
+      ->one_of({"usual", "end", "arrive"})
       ->capture_default_str();
   const auto add_number = [&](const char* name, double& number, double most, const char* summary) {
     command.add_option(name, number, summary)->within_reals(0, most)->capture_default_str();
@@ -72,6 +74,11 @@ LoweringOptions lowering_of(const NetworkOptions& options) {
 Result<Trace> lower_network(const NetworkOptions& options) {
   const Result<Network> network = find_network(options.name);
   if (!network) return network.error();
+  if (options.updates == "end" && style_of(lowering_of(options).lowering).updates_at_once)
+    return Error{ErrorCode::bad_usage,
+                 fmt::format("--update end does not go with --lowering {}, which updates as "
+                             "gradients arrive",
+                             options.lowering)};
   return lower(*network, lowering_of(options));
 }
 
@@ -125,6 +132,8 @@ Result<CostedTrace> costed_network(const NetworkOptions& options, const Costs& c
   estimate_durations(*trace, costs.profile);
   const auto copied = copy_costs(*trace, costs.recorded);
   if (!copied) return copied.error();
+  if (copied->matched < copied->of)
+    if (Status rates = check_rates(costs.profile, "estimated"); !rates) return rates.error();
   if (copied->matched > 0 && copied->matched < copied->of && costs.profile.device != trace->device)
     return Error{.code = ErrorCode::bad_usage,
                  .message = fmt::format("{} of {} ops are not in the recorded traces, and there is "

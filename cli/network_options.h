@@ -19,7 +19,7 @@ struct NetworkOptions {
   bool paper = false;
   std::string lowering = "native";
   std::string order = "usual";
-  std::string updates = "end";
+  std::string updates = "usual";
   double rate = LoweringOptions{}.rate;
   double momentum = LoweringOptions{}.momentum;
   double weight_decay = LoweringOptions{}.weight_decay;
@@ -33,7 +33,8 @@ void add_lowering_options(cli::Command& command, NetworkOptions& options);
 /// Images per training step: as asked, or the registry's default, or 16.
 std::int64_t batch_of(const NetworkOptions& options);
 LoweringOptions lowering_of(const NetworkOptions& options);
-/// The uncosted trace. Errors as find_network() and lower().
+/// The uncosted trace. Errors as find_network() and lower(); bad_usage for updates that the
+/// lowering does not make.
 Result<Trace> lower_network(const NetworkOptions& options);
 
 /// Where the times of ops that nobody runs come from.
@@ -56,7 +57,7 @@ struct CostedTrace {
   CopiedCosts copied;
 };
 /// lower_network() with the recorded times, and the others estimated. bad_usage where some are not
-/// recorded and there is no profile of that device.
+/// recorded and there is no profile of that device, or one without rates.
 Result<CostedTrace> costed_network(const NetworkOptions& options, const Costs& costs);
 /// "times estimated for ...": which of the trace's times are of what.
 std::string times_text(const CostedTrace& costed, const Costs& costs);

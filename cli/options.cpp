@@ -80,11 +80,6 @@ Option* Option::capture_default_str() {
   return this;
 }
 
-Option* Option::delimiter(char between) {
-  option_->delimiter(between);
-  return this;
-}
-
 Option* Option::excludes(Option* other) {
   option_->excludes(other->option_);
   return this;

@@ -25,8 +25,6 @@ class Option {
   Option* required();
   /// The help text shows the value that the variable has now, and results name it.
   Option* capture_default_str();
-  /// One word may hold several values, with this between them.
-  Option* delimiter(char between);
   Option* excludes(Option* other);
   Option* needs(Option* other);
   /// Values that are none of these are refused.

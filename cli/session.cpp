@@ -240,7 +240,7 @@ std::string hash_of(const Loaded& loaded) {
 Status check_budget(const std::string& text) {
   if (text.empty())
     return Error{.code = ErrorCode::bad_usage,
-                 .message = "a budget is empty (would be like 12GiB, 60% or floor)"};
+                 .message = "a budget is empty (would be like 12GiB)"};
   if (text == "floor") return Ok{};
   if (text.ends_with('%')) {
     const auto percent = parse_percent(text);

@@ -51,7 +51,11 @@ Status write_json(const std::string& file, const std::string& text);
 /// `--seed`, a whole number.
 void add_seed_option(cli::Command& command, std::uint64_t& seed, const std::string& summary);
 
-/// `status`; that something does not fit is written as JSON as well, if `json` names a file.
+/// The pieces of "a,b", empty ones too.
+std::vector<std::string> split_list(const std::string& text);
+
+/// `status`; that something does not fit, or that a plan is not lawful, is written as JSON as well,
+/// if `json` names a file.
 Status with_refusal(Status status, const std::string& json, const Session& session);
 
 /// Options that say which trace, on which device, under which budget.

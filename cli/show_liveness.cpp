@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "ir/files.h"
 #include "ir/live_sets.h"
@@ -50,9 +49,9 @@ void print_table(const Trace& trace, const LiveSets& sets, const LivenessOptions
   std::size_t width = 5;
   for (const LiveStep& step : sets.steps)
     width = std::max(width, name_of(trace, step, by_layer).size());
-  console.print(fmt::format("\n{:>6} {:<{}} {:<8} {:>10} {:>10} {:>10} {:>7} in -> out\n", "step",
-                            by_layer ? "layer" : "op", width, "phase", "in", "peak", "out",
-                            "tensors"));
+  console.print(fmt::format("\n{:>10} {:<{}} {:<8} {:>10} {:>10} {:>10} {:>7} in -> out\n",
+                            by_layer ? "layer step" : "op step", by_layer ? "layer" : "op", width,
+                            "phase", "in", "peak", "out", "tensors"));
   LiveSet live(sets);
   std::string before = set_text(trace, live.tensors(), options.names);
   std::string chunk;  // of rows: a long table is not held in memory
@@ -60,7 +59,7 @@ void print_table(const Trace& trace, const LiveSets& sets, const LivenessOptions
     const LiveStep& step = sets.steps[i];
     live.pass(step);
     std::string after = set_text(trace, live.tensors(), options.names);
-    chunk += fmt::format("{:>6} {:<{}} {:<8} {:>10} {:>10} {:>10} {:>7} {} -> {}\n", i + 1,
+    chunk += fmt::format("{:>10} {:<{}} {:<8} {:>10} {:>10} {:>10} {:>7} {} -> {}\n", i + 1,
                          name_of(trace, step, by_layer), width, phase_of(trace, step),
                          format_bytes(step.in), format_bytes(step.peak), format_bytes(step.out),
                          step.tensors, before, after);
@@ -109,8 +108,8 @@ Json show_peak_law(const Trace& trace, const Dataflow& flow, Console& console) {
   const PeakLaw law = peak_law(trace, flow, kLookahead);
   console.print(fmt::format(
       "the paper claims that no more is needed than by the largest layer: {} at {}\n"
-      "superneurons needs at most {} more: {} held or made again at {}; with look-ahead {}, {} "
-      "prefetched and {} waiting at {}\n",
+      "recomputing all cheap outputs and offloading all others needs at most {} more: {} held or "
+      "made again at {}; with look-ahead {}, {} prefetched and {} waiting at {}\n",
       format_bytes(law.layer), trace[law.layer_op].name, format_bytes(law.bound() - law.layer),
       format_bytes(law.step - law.layer), trace[law.step_op].name, kLookahead,
       format_bytes(law.prefetched), format_bytes(law.waiting), trace[law.apart_op].name));
@@ -145,8 +144,7 @@ Result<std::vector<Role>> liveness_roles(const LivenessOptions& options) {
   if (text == "all") return std::vector<Role>(kAllRoles.begin(), kAllRoles.end());
   if (text == "paper") return std::vector<Role>(kPaperScope.begin(), kPaperScope.end());
   std::vector<Role> roles;
-  std::istringstream words(text);
-  for (std::string name; std::getline(words, name, ',');) {
+  for (const std::string& name : split_list(text)) {
     const auto* const role = std::find(kRoleNames.begin(), kRoleNames.end(), name);
     if (role == kRoleNames.end()) return unknown_role(name);
     roles.push_back(static_cast<Role>(role - kRoleNames.begin()));
@@ -162,10 +160,10 @@ Json show_liveness(const Trace& trace, const LivenessOptions& options, std::span
   print_table(trace, sets, options, session.console);
   if (!sets.steps.empty()) {
     const LiveStep& peak = sets.steps[sets.peak_step];
-    session.console.print(
-        fmt::format("live peak: {} ({} B) in {} tensors at step {}, {} {}\n",
-                    format_bytes(peak.peak), peak.peak.count, peak.tensors, sets.peak_step + 1,
-                    name_of(trace, peak, options.by == "layer"), phase_of(trace, peak)));
+    session.console.print(fmt::format(
+        "live peak: {} ({} B) in {} tensors at {} step {}, {} {}\n", format_bytes(peak.peak),
+        peak.peak.count, peak.tensors, options.by, sets.peak_step + 1,
+        name_of(trace, peak, options.by == "layer"), phase_of(trace, peak)));
   }
   Json result = json ? json_of(trace, sets, options) : Json{};
   if (trace.lowering == "paper" && !trace.ops.empty())

@@ -32,6 +32,11 @@ Status run(const Options& options, const Session& session) {
   if (!loaded) return loaded.error();
   const auto plan = plan_from(options.source, options.target, *loaded, session);
   if (!plan) return plan.error();
+  if (options.clock == "program" && loaded->trace.capability(Fact::host_times) == Capability::none)
+    return Error{ErrorCode::bad_usage,
+                 fmt::format("--clock program needs to know host_times, which trace '{}' does not "
+                             "tell",
+                             loaded->trace.name)};
   const Clock clock = options.clock == "program" ? Clock::program : Clock::replay;
   auto evaluation = evaluate_in_full(
       loaded->trace, *plan, loaded->profile,

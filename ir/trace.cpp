@@ -248,9 +248,9 @@ class FaultFinder {
       return bad("records choice " + std::to_string(op.recorded) + " of " +
                  std::to_string(op.choices.size()));
     for (const Choice& choice : op.choices) {
-      if (!add(workspaces_, choice.workspace.count))
+      if (!add(bytes_, choice.workspace.count))
         return bad("has a workspace of " + std::to_string(choice.workspace.count) +
-                   " bytes (would be 0 or more, and all below 2^62 together)");
+                   " bytes (would be 0 or more, and all with the tensors below 2^62 together)");
       if (!add(nanoseconds_, choice.ns.count, kLongest))
         return bad("takes " + std::to_string(choice.ns.count) +
                    " ns (would be 0 or more, and all below 2^58 together)");
@@ -281,7 +281,7 @@ class FaultFinder {
   std::vector<TensorState> states_;
   std::uint32_t op_ = 0;
   std::uint64_t lists_ = 0;
-  std::int64_t bytes_ = 0, workspaces_ = 0, nanoseconds_ = 0, moved_ = 0;
+  std::int64_t bytes_ = 0, nanoseconds_ = 0, moved_ = 0;
 };
 
 }  // namespace

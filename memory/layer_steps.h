@@ -18,7 +18,7 @@ using Scope = std::span<const Role>;
 /// gradients; neither parameters nor the batch, masks or workspaces.
 inline constexpr std::array<Role, 2> kPaperScope = {Role::activation, Role::activation_gradient};
 
-Bytes in_scope(const Residency& row, Scope scope);
+Bytes in_scope(const Residency& row, Scope scope);  // of the scope's roles, summed
 
 /// Most bytes of the scope at any plan step, reruns included.
 Bytes scope_peak(const Trace& trace, const Plan& plan, Scope scope = kPaperScope);

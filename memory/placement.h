@@ -11,15 +11,15 @@
 
 namespace superneurons {
 
-enum class Space : std::uint8_t { device, host };
-enum class Use : std::uint8_t { tensor, workspace, scratch };
+enum class Space : std::uint8_t { device, host };              // the memory it lies in
+enum class Use : std::uint8_t { tensor, workspace, scratch };  // what is kept there
 
-struct Range {
+struct Range {  // of an arena or of the pinned pool
   Bytes offset{};
   Bytes bytes{};  // as asked for; the allocator rounds
 };
 
-struct Allocation {
+struct Allocation {  // a range and what it was handed out for
   Space space = Space::device;
   Use use = Use::tensor;  // workspace and scratch last for their plan step only
   TensorId tensor;        // tensor and scratch (the discarded output)

@@ -211,11 +211,6 @@ std::vector<Bytes> plan_offsets(std::span<const Lifetime> lifetimes) {
   return best.offsets;
 }
 
-Bytes most_alive(std::span<const Lifetime> lifetimes) {
-  const std::vector<Bytes> load = load_of(lifetimes, moments_of(lifetimes));
-  return load.empty() ? 0_B : *std::max_element(load.begin(), load.end());
-}
-
 std::unique_ptr<Allocator> make_planned(Bytes capacity, std::vector<Bytes> offsets) {
   return std::make_unique<Planned>(capacity, std::move(offsets));
 }

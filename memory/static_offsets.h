@@ -37,9 +37,6 @@ struct Lifetime {
 ///         +------> time        +------> time
 std::vector<Bytes> plan_offsets(std::span<const Lifetime> lifetimes);
 
-/// Most bytes alive at one time: no packing has a lower peak.
-Bytes most_alive(std::span<const Lifetime> lifetimes);
-
 /// An allocator whose k-th allocate returns offsets[k], or nothing if that is not free or ends
 /// beyond the capacity.
 std::unique_ptr<Allocator> make_planned(Bytes capacity, std::vector<Bytes> offsets);

@@ -20,7 +20,7 @@
 
 namespace superneurons {
 
-enum class LayerKind : std::uint8_t {
+enum class LayerKind : std::uint8_t {  // what a layer computes: networks/operations.md
   data,
   convolution,
   linear,
@@ -54,7 +54,7 @@ struct Extent {
   constexpr bool square() const { return height == width; }
 };
 
-struct Layer {
+struct Layer {  // a node of the graph; fields that its kind has no use for keep their defaults
   LayerKind kind = LayerKind::data;
   std::string name;  // unique, "conv1", "stage2/block3/conv1"
   std::vector<LayerId> inputs;
@@ -66,7 +66,7 @@ struct Layer {
   double rate = 0;    // dropout
 };
 
-struct Network {
+struct Network {  // a graph of layers, added one by one by the functions below
   std::string name;
   std::int64_t classes = 0;
   std::vector<Layer> layers;  // layers[0] is data; inputs always precede their users
@@ -90,7 +90,7 @@ struct LinearOptions {
   bool bias = true;
 };
 
-Network image_network(std::string name, Shape image, std::int64_t classes);
+Network image_network(std::string name, Shape image, std::int64_t classes);  // data alone
 /// Names default to kind + number of the layer. A layer that does not fit is reported by lower().
 LayerId convolution(Network& net, LayerId in, const ConvolutionOptions& options,
                     std::string name = "");
@@ -137,7 +137,7 @@ inline constexpr std::array<std::string_view, 4> kLayerOrderNames = {"usual", "d
 enum class Updates : std::uint8_t { end, arrive };
 inline constexpr std::array<std::string_view, 2> kUpdatesNames = {"end", "arrive"};
 
-struct LoweringOptions {
+struct LoweringOptions {  // images per training step, how layers become ops, the numbers of SGD
   std::int64_t batch = 1;
   Lowering lowering = Lowering::native;
   Updates updates = Updates::end;

@@ -136,11 +136,15 @@ double time_of(const Op& op, const Choice& choice, const DeviceProfile& profile)
   return std::clamp(ns, 1.0, kLongestOp);
 }
 
-bool has_rates(const DeviceProfile& profile) {
-  return profile.flops_per_ns > 0 && profile.memory_bytes_per_ns > 0;
-}
-
 }  // namespace
+
+Status check_rates(const DeviceProfile& profile, std::string_view how) {
+  if (profile.flops_per_ns > 0 && profile.memory_bytes_per_ns > 0) return Ok{};
+  return Error{ErrorCode::bad_usage,
+               fmt::format("profile {} has no flops_per_ns or memory_bytes_per_ns, which times are "
+                           "{} by",
+                           profile.name, how)};
+}
 
 std::vector<Work> work_of(const Op& op, bool tf32) {
   if (op.kind == "Conv2dBackward" || op.kind == "LinearBackward") return fused_work(op, tf32);
@@ -172,11 +176,7 @@ Nanoseconds roofline_time(const Op& op, const Choice& choice, const DeviceProfil
 
 Status scale_to_device(Trace& trace, const DeviceProfile& from, const DeviceProfile& to) {
   for (const DeviceProfile* profile : {&from, &to})
-    if (!has_rates(*profile))
-      return Error{ErrorCode::bad_usage,
-                   fmt::format("profile {} has no flops_per_ns or memory_bytes_per_ns, which times "
-                               "are scaled by",
-                               profile->name)};
+    if (Status rates = check_rates(*profile, "scaled"); !rates) return rates;
   DeviceProfile target = to;
   if (target.efficiency.empty()) target.efficiency = from.efficiency;
   for (Op& op : trace.ops)

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/device_profile.h"
@@ -39,6 +40,9 @@ std::vector<std::string> efficiency_keys(const Work& work);
 
 /// At least 1 ns. A rate that the profile lacks counts as infinite.
 Nanoseconds roofline_time(const Op& op, const Choice& choice, const DeviceProfile& profile);
+
+/// Error bad_usage if the profile lacks the rates that times are `how` ("scaled") by.
+Status check_rates(const DeviceProfile& profile, std::string_view how);
 
 /// Turns the times of a trace measured on `from` into what `to` would take: each choice of each op
 /// times the ratio of both rooflines; host times stay. `durations` become at most `inferred`, the

@@ -107,8 +107,10 @@ Result<Plan> exec_policy(const Trace& trace, const DeviceProfile& profile,
   if (!plan)
     return failed(
         *exec, *outcome,
-        fmt::format("answered with exit status 0, but line {} of its output is no plan: {}",
-                    plan.error().line, plan.error().message));
+        fmt::format("answered with exit status 0, but {} is no plan: {}",
+                    plan.error().line > 0 ? fmt::format("line {} of its output", plan.error().line)
+                                          : "its output",
+                    plan.error().message));
   const std::string hash = trace_hash(trace);
   if (plan->trace_hash != hash)
     return failed(

@@ -117,29 +117,35 @@ Result<Utmost> made_for(Maker& maker, Bytes device) {
   return Utmost{std::move(*plan), std::move(needs)};
 }
 
+/// Plans from a floor to a lower one; of those seen, none took more than 20.
+inline constexpr int kMostDescents = 64;
+
 /// The plan of smallest arena that the policy makes for any of a few budgets. They do not depend on
-/// the requested one, so that what fits under a budget fits under every larger one.
-Result<Utmost> utmost(Maker& maker) {
+/// the requested one, so that what fits under a budget fits under every larger one. The first that
+/// needs no more than `enough` will do.
+Result<Utmost> utmost(Maker& maker, Bytes enough) {
   // A plan made for no budget at all is a policy's utmost effort, and most often the best.
   Result<Utmost> best = made_for(maker, 0_B);
-  if (!best) return best;
+  if (!best || best->needs.budget <= enough) return best;
   const Bytes first = best->needs.budget;
   for (const int percent : {400, 200, 150, 125, 110}) {
     Result<Utmost> other = made_for(maker, share(first, percent));
     if (!other) return other;
     if (percent == 400 && other->needs.budget == first) break;  // it does not look at the budget
     if (other->needs.budget < best->needs.budget) best = std::move(other);
+    if (best->needs.budget <= enough) return best;
   }
   // Asked for just what it needs, a policy may find a plan that needs less; asked for a unit less
-  // than that, too.
+  // than that, too: in the end a unit less is refused.
   bool less_asked = false;
-  for (int tries = 0; tries < 16; ++tries) {
+  for (int tries = 0; tries < kMostDescents; ++tries) {
     const Bytes asked = best->needs.budget - (less_asked ? kAllocationUnit : 0_B);
     Result<Utmost> less = made_for(maker, asked);
     if (!less) return less;
     if (less->needs.budget < best->needs.budget) {
       best = std::move(less);
       less_asked = false;
+      if (best->needs.budget <= enough) return best;
     } else if (less_asked) {
       break;
     } else {
@@ -186,7 +192,8 @@ Result<Plan> make_plan(const Trace& trace, const DeviceProfile& profile, const P
   }
   // A command may answer anything to another budget, and takes its time: it is not asked again.
   if (maker.commanded) return does_not_fit(placement.error(), request, {});
-  Result<Utmost> best = request.seek_floor ? utmost(maker) : made_for(maker, 0_B);
+  Result<Utmost> best =
+      request.seek_floor ? utmost(maker, request.budget.device) : made_for(maker, 0_B);
   if (!best && best.error().code == ErrorCode::cancelled) return best.error();
   if (!best) return does_not_fit(placement.error(), request, {});
   if (best->needs.budget > request.budget.device)
@@ -203,7 +210,7 @@ Result<Floor> smallest_budget(const Trace& trace, const DeviceProfile& profile,
   const Result<std::vector<std::vector<Pass>>> alternatives = understood(trace, request);
   if (!alternatives) return alternatives.error();
   Maker maker(trace, profile, request, predict, *alternatives);
-  Result<Utmost> best = utmost(maker);
+  Result<Utmost> best = utmost(maker, 0_B);
   if (!best) return best.error();
   return best->needs;
 }

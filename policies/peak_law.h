@@ -17,9 +17,10 @@
 //     waiting_k     values between two uses in one phase: what one branch made before another one
 //                   runs, of which neither offload nor recomputation rids the device
 //
-// for `superneurons`: liveness, then recomputation of all outputs of cheap layers, memory-centric
-// or cost-aware (a segment that is kept takes no more than the largest step, by its own rule), then
-// offload of all else that waits into backward, freed early.
+// for liveness, then recomputation of all outputs of cheap layers, memory-centric or cost-aware (a
+// segment that is kept takes no more than the largest step, by its own rule), then offload of all
+// else that waits into backward, freed early. The policy `superneurons` does less where memory is
+// not short, and so needs more there; at its floor it does no worse (tests/policies).
 //
 // Worked example, AlexNet at batch 200, look-ahead 0, in MiB: max l_i = 664.7 at LRN1's backward
 // (RELU1, LRN1 and the gradient in place), which holds CONV1 to make RELU1 from: step = 886.2, and

@@ -73,20 +73,22 @@ std::span<const ModelEntry> framework_models();
 /// Nothing if there is none of that name.
 const ModelEntry* find_model(std::string_view name);
 
-/// Runs "pass[:key=value[,key=value]]+pass..." (or the name of a composition or of a
-/// model, or "exec:COMMAND")
-/// starting from keep_all_plan(trace). Of alternatives, "a+b/c", it takes the plan that fits and is
-/// predicted to be the fastest. check() runs after every pass, place() after the last, both
-/// against `context.budget`; a plan that does not fit is an Error does_not_fit whose Shortage names
-/// the floor of this policy. Unknown names: bad_usage with "did you mean".
+/// Runs "pass[:key=value[,key=value]]+pass..." (or the name of a composition or of a model, or
+/// "exec:COMMAND") starting from keep_all_plan(trace). Of alternatives, "a+b/c", it takes the plan
+/// that fits and is predicted to be the fastest. check() runs after every pass, place() after the
+/// last, both against `budget`; where the policy's plan for it does not fit, those for other
+/// budgets are tried as smallest_budget() does, and the first that fits is taken. Error
+/// does_not_fit where none does; its Shortage names the floor of this policy. Unknown names:
+/// bad_usage with "did you mean".
 struct PlanRequest {
   std::string policy;
   Budget budget;
   std::string allocator = "first_fit";
   bool explain = false;
   const std::atomic<bool>* stop = nullptr;
-  bool seek_floor = true;  // false: where the policy's plan for this budget does not fit, only its
-                           // utmost effort is tried, and the Shortage names no floor (for searches)
+  bool seek_floor = true;  // false: a guess, for searches. Where the policy's plan for this budget
+                           // does not fit, only its plan for none at all is tried, so that a
+                           // refusal is not final, and the Shortage names no floor
 };
 Result<Plan> make_plan(const Trace& trace, const DeviceProfile& profile, const PlanRequest& request,
                        const Predict& predict);

@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "ir/dataflow.h"
 #include "ir/files.h"
 
 namespace superneurons {
@@ -69,6 +71,7 @@ Result<Pass> parse_pass(std::string_view text) {
   for (const OptionEntry& option : entry->options)
     pass.options.emplace(option.name, option.fallback);
   if (colon == std::string_view::npos) return pass;
+  std::set<std::string> given;
   for (const std::string_view setting : split(text.substr(colon + 1), ',')) {
     const std::size_t equals = setting.find('=');
     if (equals == std::string_view::npos)
@@ -76,6 +79,8 @@ Result<Pass> parse_pass(std::string_view text) {
           fmt::format("policy {}: '{}' is no option (write key=value)", name, setting));
     const auto known = pass.options.find(std::string(setting.substr(0, equals)));
     if (known == pass.options.end()) return unknown_option(*entry, setting.substr(0, equals));
+    if (!given.insert(known->first).second)
+      return bad_usage(fmt::format("policy {}: option {} is given twice", name, known->first));
     known->second = setting.substr(equals + 1);
   }
   return pass;
@@ -156,6 +161,24 @@ Result<std::vector<std::vector<Pass>>> parse_policy(std::string_view text) {
     for (Passes& passes : *some) result.push_back(std::move(passes));
   }
   return result;
+}
+
+Status check_policy(std::string_view text) {
+  const Result<std::vector<std::vector<Pass>>> alternatives = parse_policy(text);
+  if (!alternatives) return alternatives.error();
+  Trace nothing;
+  nothing.capabilities.fill(Capability::exact);
+  const Dataflow flow = analyze(nothing);
+  const Plan plan = keep_all_plan(nothing);
+  const DeviceProfile profile;
+  const auto predict = [](const Plan&) -> Result<Prediction> { return Prediction{}; };
+  for (const std::vector<Pass>& passes : *alternatives)
+    for (const Pass& pass : passes) {
+      const PolicyContext context{nothing, flow, profile, {}, predict, pass.options};
+      const Result<Plan> made = pass.entry->plan(context, plan);
+      if (!made && made.error().code == ErrorCode::bad_usage) return made.error();
+    }
+  return Ok{};
 }
 
 }  // namespace superneurons

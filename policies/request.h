@@ -23,6 +23,10 @@ std::string text_of(const Pass& pass);
 /// bad_usage if the text names a model of a framework and the trace is not lowered as that wants.
 std::optional<Error> refuse_other_lowering(const Trace& trace, std::string_view text);
 
+/// bad_usage for an unknown name or option, and for an option's value that its pass does not take:
+/// each pass plans a trace without ops, for which it reads its options and does nothing else.
+Status check_policy(std::string_view text);
+
 /// The alternatives, one at least, each a sequence of passes. A composition's or a model's name
 /// stands for its text; one that offers alternatives makes as many of what it is part of. Unknown
 /// names and options, and more than 64 alternatives, are bad_usage.

@@ -120,7 +120,7 @@ class Edits {
   std::vector<bool> removed_;
 };
 
-inline bool stopped(const PolicyContext& context) {
+inline bool stopped(const PolicyContext& context) {  // whether the caller gave up meanwhile
   return context.stop != nullptr && context.stop->load(std::memory_order_relaxed);
 }
 

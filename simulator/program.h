@@ -16,10 +16,10 @@
 
 namespace superneurons {
 
-enum class Stream : std::uint8_t { compute, offload, prefetch };
+enum class Stream : std::uint8_t { compute, offload, prefetch };  // each a FIFO
 inline constexpr std::array<std::string_view, 3> kStreamNames = {"compute", "offload", "prefetch"};
 
-enum class CommandKind : std::uint8_t { run, copy_out, copy_in, poison };
+enum class CommandKind : std::uint8_t { run, copy_out, copy_in, poison };  // ops, copies, tests
 
 /// Why a command waits, and the causes of lost time in a Timeline. They add up to the step's total:
 /// step_ns = compute + sum over causes.
@@ -36,7 +36,7 @@ inline constexpr std::array<std::string_view, 6> kCauseNames = {"prefetch",     
 
 inline constexpr Bytes kAbsent{-1};  // operand that a rerun skips (`once`) or a choice omits
 
-struct Command {
+struct Command {  // what one plan step puts into one stream
   CommandKind kind = CommandKind::run;
   Stream stream = Stream::compute;
   std::uint32_t plan_step = 0;
@@ -51,7 +51,7 @@ struct Command {
   std::int32_t event = -1;     // event slot to record after it; -1: nobody waits for it
 };
 
-struct Wait {
+struct Wait {  // of a command, for an event recorded by an earlier one
   std::uint32_t event = 0;
   Stream source = Stream::compute;
   Cause cause = Cause::reuse;
@@ -63,7 +63,7 @@ struct WaitTable {
   std::vector<std::uint32_t> first;
 };
 
-struct Program {
+struct Program {  // commands in issue order, and what each waits for
   std::vector<Command> commands;
   std::vector<Bytes> operands;
   WaitTable opening;  // of the first training step

@@ -277,7 +277,7 @@ std::string format_outcome(const Outcome& outcome) {
   add("recompute", format_time(outcome.recompute_ns),
       fmt::format("{} runs", outcome.recompute_runs));
   const std::string over = ratio(outcome.step_ns, outcome.bound_ns);
-  add("step", format_time(outcome.step_ns), over.empty() ? "" : over + " x bound");
+  add("training step", format_time(outcome.step_ns), over.empty() ? "" : over + " x bound");
   add("  compute", format_time(outcome.compute_ns),
       percent(outcome.compute_ns.count, outcome.step_ns.count));
   if (outcome.slower_choices > 0)

@@ -54,7 +54,7 @@ class _Finder:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.states = [_State() for _ in trace.tensors]
-        self.sums = {"bytes": 0, "workspace": 0, "ns": 0, "moved": 0}
+        self.sums = {"bytes": 0, "ns": 0, "moved": 0}
         self.record, self.index, self.subject = "header", 0, ""
 
     def find(self) -> None:
@@ -247,10 +247,10 @@ class _Finder:
         )
         for choice in op.choices:
             self.add(
-                "workspace",
+                "bytes",
                 choice.workspace,
                 f"has a workspace of {choice.workspace} bytes "
-                "(would be 0 or more, and all below 2^62 together)",
+                "(would be 0 or more, and all with the tensors below 2^62 together)",
             )
             self.add(
                 "ns",

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 from conftest import PROGRAM, ROOT, chain_lines
@@ -366,28 +365,6 @@ def test_an_error_is_one_line_whatever_it_quotes(run, chain):
     done = run("plan", chain, "--policy", "exec:echo 'a\nb\x1b[31m'; false")
     assert done.code == 2
     assert "\x1b" not in done.error
-
-
-def has_gpu():
-    return Path("/dev/nvidiactl").exists()
-
-
-@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["replay", "{}", "--policy", "liveness", "--on", "cuda"],
-        ["trace", "small_cnn", "--on", "cuda", "-o", "x.jsonl"],
-        ["calibrate", "--on", "cuda", "-o", "x.json"],
-    ],
-    ids=lambda a: a[0],
-)
-def test_no_gpu_is_said(arguments, run, chain, tmp_path):
-    done = run(*(a.format(chain) for a in arguments), cwd=tmp_path)
-    assert done.code == 2
-    assert re.search("no usable GPU|no CUDA backend", done.error)
-    assert "--on host" in done.error
-    assert [file.name for file in tmp_path.iterdir()] == ["chain.jsonl"]
 
 
 def started(process):

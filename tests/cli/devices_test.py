@@ -2,6 +2,10 @@
 
 import gzip
 import json
+import re
+from pathlib import Path
+
+import pytest
 
 RECORDED = "traces/resnet50-b64.jsonl.gz"
 
@@ -160,3 +164,25 @@ def test_fits_that_make_no_sense_are_refused(run, small, tmp_path):
     assert "cannot be opened" in refused("--fit", tmp_path / "none.jsonl")
     assert "two networks" in refused("--fit", RECORDED, "--held-out")
     assert "did you mean 'titan-xp'" in refused("--fit", RECORDED, "--onto", "titan-x")
+
+
+def has_gpu():
+    return Path("/dev/nvidiactl").exists()
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay", "{}", "--policy", "liveness", "--on", "cuda"],
+        ["trace", "small_cnn", "--on", "cuda", "-o", "x.jsonl"],
+        ["calibrate", "--on", "cuda", "-o", "x.json"],
+    ],
+    ids=lambda a: a[0],
+)
+def test_no_gpu_is_said(arguments, run, chain, tmp_path):
+    done = run(*(a.format(chain) for a in arguments), cwd=tmp_path)
+    assert done.code == 2
+    assert re.search("no usable GPU|no CUDA backend", done.error)
+    assert "--on host" in done.error
+    assert [file.name for file in tmp_path.iterdir()] == ["chain.jsonl"]

@@ -19,7 +19,7 @@ def test_the_largest_batch_fits_and_the_next_does_not(run, tmp_path):
     assert done.code == 0, done.err
     batch = result["value"]
     assert batch > 1
-    assert f"batch {batch} is the largest" in done.out
+    assert f"batch {batch} is the largest found that liveness fits" in done.out
     assert f"batch {batch + 1}: policy liveness: does not fit" in done.out
     assert result["placed_peak_bytes"] <= 4 << 20
     tried = {entry["value"]: entry for entry in result["tried"]}
@@ -32,6 +32,62 @@ def test_the_largest_batch_fits_and_the_next_does_not(run, tmp_path):
         assert run("build", "small_cnn", "--batch", value, "-o", trace).code == 0
         planned = run("plan", trace, "--policy", "liveness", "--budget", "4MiB", "-o", "/dev/null")
         assert planned.code == code, planned.err
+
+
+def planned(run, tmp_path, network, value, policy, budget):
+    """What build and plan say of one batch: the exit code, and the outcome if there is one."""
+    trace, file = tmp_path / f"{value}.jsonl", tmp_path / f"{value}.json"
+    assert run("build", network, "--batch", value, "-o", trace).code == 0
+    done = run("plan", trace, "--policy", policy, "--budget", budget, "-o", "/dev/null",
+               "--json", file)  # fmt: skip
+    return done.code, (json.loads(file.read_text())["outcomes"] or [None])[0]
+
+
+# Budgets at which the policy's plan for the budget itself does not fit, but another one does, and
+# at which what fits is not monotone.
+@pytest.mark.parametrize(
+    ("network", "policy", "budget"),
+    [
+        ("small_cnn", "liveness_offload", "3581600B"),
+        ("small_cnn", "recompute_offload", "3300001B"),
+        ("resnet:1,1,1,1", "superneurons_no_cache", "160MiB"),
+    ],
+)
+def test_fit_answers_what_plan_answers(network, policy, budget, run, tmp_path):
+    done, result = fit(run, tmp_path, "fit", network, "--vary", "batch", "--policy", policy,
+                       "--budget", budget)  # fmt: skip
+    assert done.code == 0, done.err
+    batch = result["value"]
+    code, outcome = planned(run, tmp_path, network, batch, policy, budget)
+    assert code == 0
+    for key in ("placed_peak_bytes", "host_bytes", "step_ns", "trace_hash"):
+        assert outcome[key] == result[key], key
+    for more in range(1, 5):
+        assert planned(run, tmp_path, network, batch + more, policy, budget)[0] == 1
+        [entry] = [each for each in result["tried"] if each["value"] == batch + more]
+        assert entry["final"] and not entry["fits"]
+    assert not result["exact"]
+    assert "larger ones were not all tried" in done.out
+
+
+def test_one_image_fits_from_the_floor_on(run, tmp_path):
+    arguments = ("--vary", "batch", "--policy", "recompute_offload", "--budget")
+    _, nothing = fit(run, tmp_path, "fit", "resnet:1,1,1,1", *arguments, "1KiB")
+    floor = int(re.search(r"even batch 1 needs .* \((\d+) B\)", nothing["error"])[1])
+    done, result = fit(run, tmp_path, "fit", "resnet:1,1,1,1", *arguments, f"{floor}B")
+    assert (done.code, result["value"]) == (0, 1), done.err
+    done = run("fit", "resnet:1,1,1,1", *arguments, f"{floor - 1024}B")
+    assert "even batch 1 needs" in done.error and f"({floor} B)" in done.error
+
+
+# One op of batch 2 needs 192.2 KiB; where the budget knows no bounds, the search ends at its limit.
+@pytest.mark.parametrize(
+    ("policy", "budget", "value"), [("superneurons", "160KiB", 1), ("liveness", "100TiB", 1 << 20)]
+)
+def test_it_is_exact_where_nothing_larger_can_fit(policy, budget, value, run, tmp_path):
+    done, result = fit(run, tmp_path, *SMALL, "--policy", policy, "--budget", budget)
+    assert result["exact"] and result["value"] == value
+    assert f"batch {value} is the largest that {policy} fits" in done.out
 
 
 def test_more_memory_fits_more(run, tmp_path):
@@ -88,8 +144,12 @@ def test_a_loss_that_does_not_fall_is_no(run):
         (("fit", "small_cnn", "--vary", "depth", "--policy", "liveness"), "resnet:n1,n2,*,n4"),
         (("fit", "resnet:1,1,*", "--vary", "depth", "--policy", "liveness"), "resnet:n1,n2,*,n4"),
         (("fit", "resnet:1,x,*,1", "--vary", "depth", "--policy", "liveness"), "each at least 1"),
+        (("fit", "resnet:1,1,junk,1", "--vary", "depth", "--policy", "liveness"), "'junk'"),
+        (("fit", "resnet:1,1,-7,1", "--vary", "depth", "--policy", "liveness"), "'-7'"),
+        (("fit", "resnet:1,1,,1", "--vary", "depth", "--policy", "liveness"), "''"),
         ((*SMALL, "--batch", "4", "--policy", "liveness"), "--vary batch looks for"),
-        ((*SMALL, "--policy", "liveness", "--budget", "60%"), "60%"),
+        ((*SMALL, "--policy", "liveness", "--budget", "60%"), "networks of many sizes"),
+        ((*SMALL, "--policy", "liveness", "--on", "host", "--rate", "0"), "learns nothing"),
         ((*SMALL, "--policy", "livenes"), "did you mean liveness"),
         (("fit", "small_cn", "--vary", "batch", "--policy", "liveness"), "small_cnn"),
         (("fit", "small_cnn", "--vary", "width", "--policy", "liveness"), "depth"),

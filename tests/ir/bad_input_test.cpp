@@ -110,6 +110,7 @@ TEST(BadTrace, IsRefusedWithLineAndReason) {
       {5, "\"ns\":5", "\"ns\":null", 5, "null"},
       {5, "\"ns\":5", "\"ns\":288230376151711744", 5, "2^58"},
       {5, "\"ns\":5", "\"workspace\":-1", 5, "workspace of -1"},
+      {5, "\"ns\":5", "\"workspace\":4611686018427387900", 5, "all with the tensors below 2^62"},
       {5, "\"ns\":5", "\"omits\":[0]", 5, "may omit tensor 0, but does not write it"},
       {5, "\"ns\":5", "\"omits\":[9]", 5, "may omit tensor 9"},
       {5, "\"ns\":5", "\"omits\":[1,1]", 5, "lists \"x\" twice among what a choice omits"},

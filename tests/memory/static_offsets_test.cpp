@@ -32,6 +32,18 @@ Bytes peak_of(const std::vector<Lifetime>& lifetimes, const std::vector<Bytes>& 
   return peak;
 }
 
+/// Most bytes alive at one time: no packing has a lower peak.
+Bytes most_alive(const std::vector<Lifetime>& lifetimes) {
+  std::map<std::uint32_t, Bytes> changes;
+  for (const Lifetime& lifetime : lifetimes) {
+    changes[lifetime.from] += lifetime.size;
+    changes[lifetime.to] -= lifetime.size;
+  }
+  Bytes alive{}, most{};
+  for (const auto& [time, change] : changes) most = std::max(most, alive += change);
+  return most;
+}
+
 std::vector<Lifetime> random_lifetimes(std::uint32_t seed, std::uint32_t count) {
   std::mt19937 random(seed);
   std::vector<Lifetime> lifetimes;
@@ -88,7 +100,6 @@ TEST(StaticOffsets, TakeTwentyFiveThousandLifetimes) {
 
 TEST(StaticOffsets, OfNothingAreNothing) {
   EXPECT_TRUE(plan_offsets({}).empty());
-  EXPECT_EQ(most_alive({}), 0_B);
 }
 
 }  // namespace
