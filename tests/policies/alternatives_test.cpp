@@ -49,7 +49,8 @@ TEST(Footprints, GiveTheAnswersOfPlacement) {
           const Result<std::vector<Bytes>> rooms = workspace_rooms(trace, plan, room);
           const std::optional<std::vector<Bytes>> quick = footprints.workspace_rooms(plan, room);
           ASSERT_EQ(static_cast<bool>(rooms), quick.has_value()) << name << plan.allocator;
-          if (rooms) EXPECT_EQ(*rooms, *quick) << name << plan.allocator;
+          if (!rooms) continue;
+          EXPECT_EQ(*rooms, *quick) << name << plan.allocator;
         }
         plan.budget.host = 1_KiB;
         EXPECT_EQ(fits(trace, plan, *arena), footprints.fits(plan, *arena)) << name;
@@ -105,9 +106,11 @@ TEST(Alternatives, TheBestCompositionIsNeverSlowerThanAnother) {
     const Result<Plan> best = on.plan("superneurons_best", percent);
     ASSERT_TRUE(best) << percent;
     const Nanoseconds time = on.predict(*best)->step_ns;
-    for (const CompositionEntry& other : compositions())
-      if (const Result<Plan> plan = on.plan(std::string(other.name), percent))
-        EXPECT_LE(time, on.predict(*plan)->step_ns) << other.name << " at " << percent;
+    for (const CompositionEntry& other : compositions()) {
+      const Result<Plan> plan = on.plan(std::string(other.name), percent);
+      if (!plan) continue;
+      EXPECT_LE(time, on.predict(*plan)->step_ns) << other.name << " at " << percent;
+    }
   }
 }
 
