@@ -8,7 +8,6 @@ storage. Whatever goes wrong in here ends the capture and not the program.
 
 from __future__ import annotations
 
-import json
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -188,9 +187,9 @@ class Recorder(TorchDispatchMode):
 
     def _announce(self, known: _Known, tensor: torch.Tensor) -> None:
         dtype = _DTYPES.get(tensor.dtype, "u8")
-        self.raw.text(
+        self.raw.hold(
             f'{{"r":"storage","s":{known.serial},"bytes":{known.bytes},"dtype":"{dtype}",'
-            f'"shape":{json.dumps(list(tensor.shape))}}}'
+            f'"shape":{list(tensor.shape)}}}'
         )
 
     def watch(self, storage: Any, known: _Known, shift: int) -> _Seen:

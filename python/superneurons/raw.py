@@ -44,15 +44,21 @@ class RawWriter:
 
     def __init__(self, path: str, header: dict[str, Any]) -> None:
         self.path = path
+        self._held = ""
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self.line({"r": "header", "format": FORMAT, "version": VERSION, **header})
 
     def line(self, record: dict[str, Any]) -> None:
         self.text(json.dumps(record, separators=(",", ":")))
 
+    def hold(self, text: str) -> None:
+        """One record that is JSON already, and says nothing without the one that follows."""
+        self._held += text + "\n"
+
     def text(self, text: str) -> None:
         """One record that is JSON already."""
         if self._file >= 0:
+            text, self._held = self._held + text, ""
             data = memoryview((text + "\n").encode("utf-8", "replace"))
             while data:
                 data = data[os.write(self._file, data) :]

@@ -43,7 +43,6 @@ class Options:
     untouched: int = 5  # timed
     stop_after: bool = False  # ends the program then
     offload: bool = False  # saved tensors live on the host
-    compiled: bool = False  # leave torch.compile on
     library: str = ""  # the CUPTI collector; "": no times of kernels
     name: str = ""
     device: str = ""  # "cuda" or "cpu"; "": CUDA if the program uses it
