@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "ir/files.h"
 #include "policies/op_families.h"
@@ -84,7 +85,7 @@ Nanoseconds time_below(const PolicyContext& context, const Idle& idle) {
   const std::vector<OpId>& makers = context.flow[idle.tensor].makers;
   Nanoseconds time{};
   for (Version version = idle.version; version > 1; --version) {
-    const std::vector<Value>& needs = context.flow[makers[version - 1]].rerun_needs;
+    const std::span<const Value> needs = context.flow[makers[version - 1]].rerun_needs;
     const bool in_place = std::any_of(needs.begin(), needs.end(), [&](const Value& need) {
       return need.tensor == idle.tensor && need.version + 1 == version;
     });
