@@ -38,13 +38,6 @@ struct Efficiency {
   Nanoseconds floor_ns{};  // of the smallest op: its kernels start and end
 };
 
-/// What the host needs to issue an op of a kind by the native kernels: more than its launches, as
-/// libraries prepare each call.
-struct IssueCost {
-  Nanoseconds ns{};
-  std::int64_t kernels = 1;  // of the op that was measured; further ones cost launch_ns each
-};
-
 struct DeviceProfile {
   std::string name;       // "h200"
   std::string device;     // as the driver prints it
@@ -68,7 +61,6 @@ struct DeviceProfile {
   double tf32_flops_per_ns = 0;
   double memory_bytes_per_ns = 0;                // device-memory bandwidth
   std::map<std::string, Efficiency> efficiency;  // by op kind and variant
-  std::map<std::string, IssueCost> issue;        // by op kind; of others: launch_ns a kernel
 };
 
 }  // namespace superneurons

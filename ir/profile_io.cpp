@@ -31,13 +31,6 @@ void fields(Archive& archive, EfficiencyType& efficiency) {
   archive.optional("floor_ns", efficiency.floor_ns, Nanoseconds{});
 }
 
-template <class Archive, class CostType>
-requires std::is_same_v<std::remove_const_t<CostType>, IssueCost>
-void fields(Archive& archive, CostType& cost) {
-  archive.required("ns", cost.ns);
-  archive.optional("kernels", cost.kernels, std::int64_t{1});
-}
-
 template <class Archive, class ProfileType>
 requires std::is_same_v<std::remove_const_t<ProfileType>, DeviceProfile>
 void fields(Archive& archive, ProfileType& profile) {
@@ -63,7 +56,6 @@ void fields(Archive& archive, ProfileType& profile) {
   archive.optional("tf32_flops_per_ns", profile.tf32_flops_per_ns, 0.0);
   archive.optional("memory_bytes_per_ns", profile.memory_bytes_per_ns, 0.0);
   archive.optional("efficiency", profile.efficiency);
-  archive.optional("issue", profile.issue);
 }
 
 namespace {
@@ -74,7 +66,6 @@ constexpr std::string_view kFormat = "superneurons-profile";
 constexpr Nanoseconds kLongestCost{1'000'000'000};          // launch, event, gap, ...
 constexpr Nanoseconds kLongestCopy{std::int64_t{1} << 50};  // a measured point: 13 days
 constexpr double kLargestSlowdown = 1000;
-constexpr std::int64_t kMostKernels = 1 << 20;
 constexpr double kLeastRate = 1e-6, kLargestRate = 1e9;  // per ns: 1 KB/s, 1 EB/s
 
 bool is_slowdown(double number) { return number >= 0 && number <= kLargestSlowdown; }
@@ -121,11 +112,6 @@ std::string profile_problem(const DeviceProfile& profile) {
   for (const auto& [kind, efficiency] : profile.efficiency)
     if (efficiency.floor_ns.count < 0 || efficiency.floor_ns > kLongestCost)
       return "the floor of \"" + kind + "\" is negative or above 1 s";
-  for (const auto& [kind, cost] : profile.issue)
-    if (cost.ns.count < 0 || cost.ns > kLongestCost || cost.kernels < 0 ||
-        cost.kernels > kMostKernels)
-      return "the issue cost of \"" + kind +
-             "\" is out of range (would be from 0 to 1000000000 ns, and from 0 to 1048576 kernels)";
   return {};
 }
 

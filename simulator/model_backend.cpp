@@ -176,14 +176,10 @@ class Model final : public ModelBackend {
   std::int64_t host_now_ = 0;
 };
 
-/// Of the replay's own kernels.
+/// Of the replay's own kernels: their launches.
 std::int64_t Model::issue_time(const Op& op) const {
-  const auto kernels = std::min(static_cast<std::int64_t>(op.kernels.size()), kMostKernels);
-  const std::int64_t launches = profile_.launch_ns.count * std::max<std::int64_t>(kernels, 1);
-  const auto known = profile_.issue.find(op.kind);
-  if (known == profile_.issue.end()) return launches;
-  const std::int64_t more = std::max<std::int64_t>(kernels - known->second.kernels, 0);
-  return std::max(known->second.ns.count + profile_.launch_ns.count * more, launches);
+  const auto kernels = std::clamp<std::int64_t>(op.kernels.size(), 1, kMostKernels);
+  return profile_.launch_ns.count * kernels;
 }
 
 Cost Model::cost_of(const Trace& trace, const Command& command) const {

@@ -68,14 +68,6 @@ class Efficiency:
 
 
 @dataclass
-class IssueCost:
-    """Host time to issue an op of a kind, of so many kernels."""
-
-    ns: int
-    kernels: int = 1
-
-
-@dataclass
 class DeviceProfile:
     """A machine. Memory in bytes, times in nanoseconds, rates per nanosecond."""
 
@@ -103,7 +95,6 @@ class DeviceProfile:
     efficiency: dict[str, Efficiency] = field(
         default_factory=dict
     )  # by kind of op, "" for all others
-    issue: dict[str, IssueCost] = field(default_factory=dict)  # by kind of op
 
 
 _CURVE = record_of(
@@ -117,7 +108,6 @@ _INTERFERENCE = record_of(
 _EFFICIENCY = record_of(
     Efficiency, (Field("flops", REAL), Field("bandwidth", REAL), Field("floor_ns", INT64, 0))
 )
-_ISSUE = record_of(IssueCost, (Field("ns", INT64), Field("kernels", INT64, 1)))
 _FIELDS = (
     Field("name", TEXT),
     Field("device", TEXT, ""),
@@ -141,7 +131,6 @@ _FIELDS = (
     Field("tf32_flops_per_ns", REAL, 0.0),
     Field("memory_bytes_per_ns", REAL, 0.0),
     Field("efficiency", map_of(_EFFICIENCY), {}),
-    Field("issue", map_of(_ISSUE), {}),
 )
 
 
@@ -149,7 +138,6 @@ _FIELDS = (
 _LONGEST_COST = 1_000_000_000  # ns: launch, event, gap, ...
 _LONGEST_COPY = 1 << 50  # ns, of a measured point
 _LARGEST_SLOWDOWN = 1000
-_MOST_KERNELS = 1 << 20
 
 
 def _problem(profile: DeviceProfile) -> str:
@@ -183,9 +171,6 @@ def _problem(profile: DeviceProfile) -> str:
             return f'the efficiency of "{kind}" is not above 0 (would be from 1e-6 to 1e9)'
         if not 0 <= fractions.floor_ns <= _LONGEST_COST:
             return f'the floor of "{kind}" is negative or above 1 s'
-    for kind, cost in profile.issue.items():
-        if not (0 <= cost.ns <= _LONGEST_COST and 0 <= cost.kernels <= _MOST_KERNELS):
-            return f'the issue cost of "{kind}" is out of range'
     return ""
 
 

@@ -130,7 +130,6 @@ inline DeviceProfile rich_profile() {
   profile.tf32_flops_per_ns = 9.5;
   profile.memory_bytes_per_ns = 10.5;
   profile.efficiency = {{"", {0.5, 0.25}}, {"Conv2dForward", {0.75, 1.0 / 3}}};
-  profile.issue = {{"Conv2dForward", {21'000_ns, 3}}};
   return profile;
 }
 

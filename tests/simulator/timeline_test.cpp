@@ -104,19 +104,6 @@ TEST(Timeline, InputsComeBetweenTwoTrainingSteps) {
   EXPECT_EQ(fed.spans.size(), 4U);
 }
 
-TEST(Timeline, TheHostTakesItsTimeForEachKindOfOp) {
-  const Trace trace = chain();
-  const Plan plan = plan_of(trace, "f1 f2 f3 free:a free:b");
-  DeviceProfile profile = plain_profile();
-  profile.launch_ns = 10_ns;
-  EXPECT_EQ(simulated(trace, plan, profile).step_ns, 600_ns);
-  for (const Op& op : trace.ops) profile.issue[op.kind] = {2000_ns, 1};
-  EXPECT_EQ(simulated(trace, plan, profile).step_ns, 6000_ns);
-  Trace more = trace;  // kernels beyond the one that was measured
-  for (Op& op : more.ops) op.kernels.resize(5);
-  EXPECT_EQ(simulated(more, plan, profile).step_ns, 6120_ns);
-}
-
 // f1 0-1000, offload a 1000-3000, f2 1000-4000, prefetch a 4000-6000 (its range is f2's until
 // then), f3 4000-7000, b1 7000-8000.
 TEST(Timeline, PrefetchBehindALongOpIsHidden) {

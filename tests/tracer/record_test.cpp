@@ -7,7 +7,6 @@
 #include "networks/network.h"
 #include "policies/policy.h"
 #include "simulator/outcome.h"
-#include "tracer/issue_costs.h"
 
 namespace superneurons {
 namespace {
@@ -91,12 +90,6 @@ TEST(Record, LeavesOutChoicesThatHaveNoRoom) {
   ASSERT_TRUE(trace) << trace.error().message;
   EXPECT_NE(trace->origin.find("do not fit and are left out"), std::string::npos) << trace->origin;
   for (const Op& op : trace->ops) EXPECT_EQ(op.choices.size(), 1U) << op.name;
-}
-
-TEST(IssueCosts, KnowEveryKindOfOp) {
-  const auto costs = measure_issue_costs(false, nullptr);
-  ASSERT_TRUE(costs) << costs.error().message;
-  for (const Op& op : network().ops) EXPECT_EQ(costs->count(op.kind), 1U) << op.kind;
 }
 
 TEST(Record, SaysWhatDoesNotFit) {

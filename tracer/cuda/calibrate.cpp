@@ -13,7 +13,6 @@
 
 #include "tracer/activity.h"
 #include "tracer/cuda/calibrate_kernels.h"
-#include "tracer/issue_costs.h"
 
 namespace superneurons {
 namespace {
@@ -361,10 +360,6 @@ Result<DeviceProfile> calibrate_cuda(const CalibrateOptions& options) {
   if (Status s = measure_allocation(profile); !s) return s.error();
   if (Status s = begin_stage(options, "kernels during copies"); !s) return s.error();
   if (Status s = measure_interference(bench, profile); !s) return s.error();
-  if (Status s = begin_stage(options, "issue costs of ops"); !s) return s.error();
-  auto issue = measure_issue_costs(true, options.stop);
-  if (!issue) return issue.error();
-  profile.issue = *std::move(issue);
   return profile;
 }
 
