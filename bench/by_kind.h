@@ -11,9 +11,9 @@ namespace superneurons {
 /// `by_kind` maps each kind of op (reruns apart, as "KIND again"), "offload" and "prefetch" to
 /// runs, recorded_ns (what the trace says of the choices taken; of copies what the link takes
 /// alone), predicted_ns (beside copies) and measured_ns, and "idle" to what the compute stream
-/// waited; `worst_ops` lists the runs that were missed by most; `timed_step_ns` is the training step
-/// in which all this was measured: the events around each op cost some 4 us of it (H200). Nothing
-/// without measured spans.
+/// waited; `worst_ops` lists the runs that were missed by most; `timed_step_ns` is the training
+/// step in which all this was measured: the events around each op cost some 4 us of it (H200).
+/// Nothing without measured spans.
 void add_by_kind(Row& row, const Trace& trace, const DeviceProfile& profile,
                  const Evaluation& predicted, const Measured& measured);
 

@@ -304,8 +304,7 @@ std::optional<Violation> check(const Trace& trace, const Plan& plan) {
 }
 
 PlanChecker::PlanChecker(const Trace& trace)
-    : trace_(&trace),
-      versions_(std::make_shared<const CheckedVersions>(checked_versions(trace))) {}
+    : trace_(&trace), versions_(std::make_shared<const CheckedVersions>(checked_versions(trace))) {}
 
 std::optional<Violation> PlanChecker::check(const Plan& plan) const {
   return Checker(*trace_, plan, *versions_).check();

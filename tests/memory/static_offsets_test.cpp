@@ -98,9 +98,7 @@ TEST(StaticOffsets, TakeTwentyFiveThousandLifetimes) {
   EXPECT_LE(peak.count, most_alive(lifetimes).count * 5 / 4);
 }
 
-TEST(StaticOffsets, OfNothingAreNothing) {
-  EXPECT_TRUE(plan_offsets({}).empty());
-}
+TEST(StaticOffsets, OfNothingAreNothing) { EXPECT_TRUE(plan_offsets({}).empty()); }
 
 }  // namespace
 }  // namespace superneurons

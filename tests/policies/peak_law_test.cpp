@@ -69,8 +69,8 @@ TEST(PeakLaw, IsTightForAlexNet) {
   EXPECT_EQ(peak_of_the_passes(trace, "cost_aware", 0), law.bound());
 }
 
-// With memory to spare it drops and moves nothing, so that the law binds it at its floor only: where
-// tensors are larger than the allocator's blocks, by which floors are found.
+// With memory to spare it drops and moves nothing, so that the law binds it at its floor only:
+// where tensors are larger than the allocator's blocks, by which floors are found.
 TEST(PeakLaw, BindsTheRegisteredPolicyAtItsFloor) {
   for (const char* name : {"small_cnn", "digits_resnet", "alexnet", "resnet:2,1,3,1"}) {
     SCOPED_TRACE(name);
