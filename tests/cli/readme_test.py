@@ -44,6 +44,7 @@ def shell(command, folder):
 def without_times(text):
     """Nor what a chain of roundings ends at, which follows the machine's exp() and log()."""
     text = re.sub(r"\b[\d.]+ (ns|us|ms|s)\b", "TIME", text)
+    text = re.sub(r"TIME traced \([\d.]+x\)", "TIME traced", text)
     text = re.sub(r"^(loss of training step) .*$", r"\1", text, flags=re.MULTILINE)
     text = re.sub(r"^test accuracy [\d.]+ % \(\d+ of", "test accuracy of", text, flags=re.MULTILINE)
     return re.sub(r" +", " ", text)
