@@ -161,6 +161,11 @@ def _trace(step: Step, look: Overview, raw: str, strip: bool) -> tuple[Trace, Re
                f"the last whole one" if step.whole else
                f"the training step is cut off after op {len(step.ops) - 1} ({last.kind})")
         )  # fmt: skip
+    if step.died_inside:
+        warnings.append(
+            f"{step.died_inside} storages are freed in front of the op that has them: "
+            "they are taken to live until it ends"
+        )
     _issue_times(step, look, durations, cuda)
     stripped = strip_recompute(step) if strip else Stripped()
     if stripped.left:
@@ -182,7 +187,7 @@ def _trace(step: Step, look: Overview, raw: str, strip: bool) -> tuple[Trace, Re
     memory = look.header.get("memory") is True
     trace.capabilities.update(
         accesses="exact" if not carries.unmatched and not carries.copied and step.whole else "inferred",
-        frees="exact" if step.whole else "inferred", layers="exact", phases="exact",
+        frees="exact" if step.whole and not step.died_inside else "inferred", layers="exact", phases="exact",
     )  # fmt: skip
     if memory:
         trace.capabilities["workspaces"] = "exact" if step.whole else "inferred"

@@ -8,6 +8,7 @@ storage. Whatever goes wrong in here ends the capture and not the program.
 
 from __future__ import annotations
 
+import operator
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -63,12 +64,14 @@ class State:
 class _Kind:
     """What the schema of an op says."""
 
+    func: Any  # kept, since it is known by its id
     name: str
     view: bool  # gives other names to memory, and nothing else
     empty: bool
     overwrites: bool
     random: bool
     many: bool  # a multi-tensor op
+    writes: bool  # something that it is given
     written: tuple[tuple[int, str, bool], ...]  # position, name, whether it is an output only
     statistics: tuple[tuple[int, str], ...]  # of batch norm, which only schemas hide
     training: tuple[int, str] | None
@@ -107,15 +110,22 @@ def _learn(func: Any) -> _Kind:
             training = (position, argument.name)
     returns = schema.returns
     view = bool(returns) and not written and all(r.alias_info is not None for r in returns)
+    # aten::set_, aten::t_: the tensor looks at other memory from now on, and none is written.
+    if torch.Tag.inplace_view in func.tags and not schema.name.startswith("aten::resize"):
+        view = True
+    if "backward" in schema.name:
+        statistics = []
     return _Kind(
+        func=func,
         name=schema.name,
         view=view,
         empty=schema.name in _EMPTY,
         overwrites=schema.name in _OVERWRITES,
         random=torch.Tag.nondeterministic_seeded in func.tags,
         many="_foreach" in schema.name or "_fused" in schema.name,
+        writes=bool(written or statistics),
         written=tuple(written),
-        statistics=tuple(statistics) if "backward" not in schema.name else (),
+        statistics=tuple(statistics),
         training=training,
     )
 
@@ -161,8 +171,12 @@ class Recorder(TorchDispatchMode):
         self.step, self.calls = 0, 0
         self._serials = 0
         self._seen: dict[int, _Seen] = {}  # by storage object
-        self._kinds: dict[Any, _Kind] = {}
+        self._kinds: dict[int, _Kind] = {}
+        self._plain: set[Any] = set()  # classes
+        self._on_device = operator.attrgetter(f"is_{device}")
         self._views, self._views_ns = 0, 0
+        self._running = 0  # calls, by the threads of the program
+        self._died: list[_Known] = []  # while calls ran
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -207,7 +221,16 @@ class Recorder(TorchDispatchMode):
     def release(self, known: _Known) -> None:
         known.holders -= 1
         if known.holders == 0:
-            self.raw.text(f'{{"r":"free","s":{known.serial}}}')
+            if self._running:
+                self._died.append(known)  # the call may have it, and is not written yet
+            else:
+                self.raw.hold(f'{{"r":"free","s":{known.serial}}}')
+
+    def _ended(self) -> None:
+        """A call is written: now what died in it."""
+        self._running -= 1
+        while self._died and not self._running:
+            self.raw.hold(f'{{"r":"free","s":{self._died.pop(0).serial}}}')
 
     def forget(self) -> None:
         """No death is of interest any more."""
@@ -221,7 +244,7 @@ class Recorder(TorchDispatchMode):
 
     def ours(self, tensor: torch.Tensor) -> bool:
         return (
-            tensor.device.type == self.device
+            self._on_device(tensor)
             and tensor.layout is torch.strided
             and not torch._is_functional_tensor(tensor)
         )
@@ -246,12 +269,14 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self.active or self.paused:
             return func(*args, **kwargs)
-        if not all(map(plain, types)):
-            return NotImplemented  # a wrapper: its dispatch comes back with what is inside
+        if types and not self._plain.issuperset(types):
+            if not all(map(plain, types)):
+                return NotImplemented  # a wrapper: its dispatch comes back with what is inside
+            self._plain.update(types)
         try:
-            kind = self._kinds.get(func)
+            kind = self._kinds.get(id(func))
             if kind is None:
-                kind = self._kinds.setdefault(func, _learn(func))
+                kind = self._kinds.setdefault(id(func), _learn(func))
             place = self.layers.place()
             call = None if kind.view else self._gather(kind, args, kwargs)
         except Exception as error:  # noqa: BLE001
@@ -264,32 +289,36 @@ class Recorder(TorchDispatchMode):
             self._views_ns += time.perf_counter_ns() - begin
             return result
         number, self.calls = self.calls, self.calls + 1
-        self.tags.push(self.step, number)
-        begin = time.perf_counter_ns()
+        self._running += 1
         try:
-            result = func(*args, **kwargs)
+            self.tags.push(self.step, number)
+            begin = time.perf_counter_ns()
+            try:
+                result = func(*args, **kwargs)
+            finally:
+                took = time.perf_counter_ns() - begin
+                self.tags.pop()
+            try:
+                self._write(kind, place, number, call, args, kwargs, result, took)
+            except Exception as error:  # noqa: BLE001
+                self.on_failure(error)
         finally:
-            took = time.perf_counter_ns() - begin
-            self.tags.pop()
-        try:
-            self._write(kind, place, number, call, args, kwargs, result, took)
-        except Exception as error:  # noqa: BLE001
-            self.on_failure(error)
+            self._ended()
         return result
 
     def _gather(self, kind: _Kind, args: Any, kwargs: Any) -> _Call:
         call = _Call()
-        values = list(args) + list(kwargs.values())
         out = {id(_argument(args, kwargs, p, n)) for p, n, only in kind.written
-               if only or kind.overwrites}  # fmt: skip
-        for value in values:
+               if only or kind.overwrites} if kind.written else ()  # fmt: skip
+        for value in (*args, *kwargs.values()) if kwargs else args:
             if isinstance(value, torch.Tensor):
                 if self.ours(value):
                     access, dense = self.access(value)
-                    if id(value) not in out or not dense:
+                    if not dense or id(value) not in out:
                         call.reads.append(access)
             elif isinstance(value, (list, tuple)) and value:
-                self._gather_list(call, kind, value, id(value) in out)
+                if not isinstance(value[0], (int, float)):  # sizes, strides
+                    self._gather_list(call, kind, value, id(value) in out)
         return call
 
     def _gather_list(self, call: _Call, kind: _Kind, value: Any, out: bool) -> None:
@@ -307,8 +336,10 @@ class Recorder(TorchDispatchMode):
         self, kind: _Kind, place: tuple[str, int], number: int, call: _Call, args: Any,
         kwargs: Any, result: Any, took: int
     ) -> None:  # fmt: skip
-        writes, once, sync = self._written(kind, args, kwargs)
         fresh: list[Access] = []
+        writes, once, sync = [], [], False
+        if kind.writes:
+            writes, once, sync = self._written(kind, args, kwargs, fresh)
         for value in result if isinstance(result, (list, tuple)) else (result,):
             for each in value if isinstance(value, (list, tuple)) else (value,):
                 if not isinstance(each, torch.Tensor):
@@ -346,9 +377,12 @@ class Recorder(TorchDispatchMode):
             self._views, self._views_ns = 0, 0
         self.raw.text(",".join(parts) + "}")
 
-    def _written(self, kind: _Kind, args: Any, kwargs: Any) -> tuple[list[Access], list[int], bool]:
+    def _written(
+        self, kind: _Kind, args: Any, kwargs: Any, fresh: list[Access]
+    ) -> tuple[list[Access], list[int], bool]:
         """Accesses of the arguments that the schema, or what is known of batch norm, says are
-        written; which of them only the first run writes; whether the host waits for it."""
+        written; which of them only the first run writes; whether the host waits for it. An argument
+        may have been given a storage that is `fresh`."""
         writes: list[Access] = []
         once: list[int] = []
         sync = False
@@ -357,7 +391,11 @@ class Recorder(TorchDispatchMode):
             for each in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(each, torch.Tensor):
                     if self.ours(each):
-                        writes.append(self.access(each)[0])
+                        seen, new = self.known(each)
+                        if new:
+                            fresh.append((seen.known.serial, 0, seen.known.bytes))
+                        else:
+                            writes.append(self.access(each)[0])
                     else:
                         sync = sync or kind.name == "aten::copy_"
         if kind.statistics and (

@@ -9,7 +9,7 @@ JSON Lines, one file per process. The first line is the header. In the order in 
     step      step, allocated                         a traced training step begins
     call      c, kind, phase, m, mb, in, out, ...     an op of it, by its number in the step
     make      s                                       memory that nobody has written yet
-    free      s                                       a storage died: before the next call
+    free      s                                       a storage died: after the last call, before the next
     memory    c, workspace                            of the allocator, in a call of the step ended
     step_end  step, ns
     untouched ns, host_ns, allocated, reserved        training steps that nobody watched
@@ -52,7 +52,8 @@ class RawWriter:
         self.text(json.dumps(record, separators=(",", ":")))
 
     def hold(self, text: str) -> None:
-        """One record that is JSON already, and says nothing without the one that follows."""
+        """One record that is JSON already, and says nothing without one that follows: it is
+        written with that."""
         self._held += text + "\n"
 
     def text(self, text: str) -> None:

@@ -10,6 +10,10 @@ from superneurons.files import BadInput
 from superneurons.raw import RawReader
 from superneurons.traces import PHASES, ROLES
 
+# A tensor looks at other memory from now on: none is read or written. Captures of old have it as a
+# call that writes all of that memory.
+_LOOKS_ELSEWHERE = "aten::set_"
+
 
 @dataclass(eq=False, slots=True)
 class Storage:
@@ -63,6 +67,7 @@ class Step:
     ops: list[SeenOp] = field(default_factory=list)
     storages: list[Storage] = field(default_factory=list)
     allocated: int = 0  # by the allocator, when it began
+    died_inside: int = 0  # storages that are freed before the call that has them
     whole: bool = False
 
 
@@ -151,6 +156,9 @@ class StepReader:
         self.over = False
         self.groups = 0
         self.by_call: dict[int, SeenOp] = {}
+        self.died: dict[int, Storage] = {}  # since the last call
+        self.late: dict[int, Storage] = {}  # of these, those that the next call has
+        self.passed = (0, 0)  # ns and number of calls that are no ops, since the last that is one
 
     def read(self) -> Step:
         """A file that ends early gives what is there."""
@@ -255,6 +263,7 @@ class StepReader:
         storage = self.by_serial.pop(integer(record, "s", self.reader), None)
         if storage is None:
             raise self._wrong("frees a storage that is not there")
+        self.died[storage.serial] = storage
         if self._watching():
             storage.freed_before = len(self.step.ops)
 
@@ -266,7 +275,10 @@ class StepReader:
     def _range(self, value: Any) -> Range:
         if not isinstance(value, list) or len(value) != 3 or any(type(n) is not int for n in value):
             raise self._wrong("an access is not [storage, offset, length]")
-        storage = self._get(value[0])
+        if value[0] in self.died:  # captures of old say the death of a storage in a call before it
+            storage = self.late[value[0]] = self.died[value[0]]
+        else:
+            storage = self._get(value[0])
         offset, length = value[1], value[2]
         if offset < 0 or length < 0 or offset + length > storage.bytes:
             raise self._wrong(f"an access leaves storage {value[0]} of {storage.bytes} bytes")
@@ -278,6 +290,14 @@ class StepReader:
         return [self._range(each) for each in value]
 
     def _call(self, record: dict[str, Any]) -> None:
+        self._read_call(record)
+        for storage in self.late.values():
+            storage.freed_before = len(self.step.ops)
+        self.step.died_inside += len(self.late)
+        self.died.clear()
+        self.late.clear()
+
+    def _read_call(self, record: dict[str, Any]) -> None:
         call = integer(record, "c", self.reader)
         makes = [self._get(serial) for serial in self._list(record, "makes")]
         for place, storage in enumerate(makes):
@@ -291,6 +311,11 @@ class StepReader:
         before = self._list(record, "before") or [0, 0]
         if len(before) != 2 or any(type(n) is not int or n < 0 for n in before):
             raise self._wrong('"before" is not [ns, calls]')
+        host, passed = integer(record, "host", self.reader), self.passed
+        self.passed = (0, 0)
+        if record.get("kind") == _LOOKS_ELSEWHERE:
+            self.passed = (passed[0] + before[0] + host, passed[1] + before[1] + 1)
+            return
         op = SeenOp(
             kind=text(record, "kind", self.reader),
             phase=phase,
@@ -303,9 +328,9 @@ class StepReader:
             random=record.get("random") is True,
             sync=record.get("sync") is True,
             micro_batch=min(integer({"mb": 0, **record}, "mb", self.reader), (1 << 31) - 1),
-            host_ns=integer(record, "host", self.reader),
-            before_ns=before[0],
-            before_calls=before[1],
+            host_ns=host,
+            before_ns=before[0] + passed[0],
+            before_calls=before[1] + passed[1],
         )
         for storage in makes:
             storage.born = len(self.step.ops)

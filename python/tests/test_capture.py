@@ -145,6 +145,44 @@ def test_casts_of_autocast_live_until_it_ends(tmp_path):
     assert weights[0].freed_before <= last
 
 
+def test_a_tensor_that_looks_elsewhere_writes_nothing(tmp_path):
+    """As torch.nn.LSTM does with its flat weights on a GPU."""
+    model, step = made(Mlp)
+    weight = next(model.parameters())
+    seen = []
+
+    def with_set():
+        with torch.no_grad():
+            flat = torch.empty(0)
+            flat.set_(weight.untyped_storage(), 0, (weight.numel(),))
+            seen.append(flat.mul(2.0))
+        return step()
+
+    trace, report, _ = captured(tmp_path, with_set)
+    assert report.warnings == []
+    assert not [op for op in trace.ops if "set_" in op.kind]
+    first = next(op for op in trace.ops if op.kind == "aten::mul")
+    assert [trace.tensors[access.tensor].role for access in first.reads] == ["parameter"]
+
+
+def test_a_storage_that_dies_inside_an_op_is_freed_after_it(tmp_path):
+    library = torch.library.Library("superneurons_tests", "FRAGMENT")
+    library.define("swap(Tensor(a!) x, Tensor y) -> ()")
+    library.impl("swap", lambda x, y: None if x.set_(y.clone()) is x else None, "CPU")
+    model, step = made(Mlp)
+
+    def with_swap():
+        torch.ops.superneurons_tests.swap(torch.ones(64), torch.ones(32))
+        return step()
+
+    trace, report, _ = captured(tmp_path, with_swap)
+    assert report.warnings == [] and trace.capabilities["frees"] == "exact"
+    place = next(i for i, op in enumerate(trace.ops) if "swap" in op.kind)
+    freed = {trace.tensors[access.tensor].freed_before for access in trace.ops[place].reads}
+    assert freed == {place + 1}
+    assert [trace.tensors[access.tensor].bytes for access in trace.ops[place].writes] == [128]
+
+
 def test_saved_tensors_on_the_host_give_the_same_trace(tmp_path):
     plain, _, alone = captured(tmp_path, made(Block)[1], "plain.jsonl")
     trace, report, losses = captured(tmp_path, made(Block)[1], "offload.jsonl", offload=True)
