@@ -86,13 +86,14 @@ class _Known:
     holders: int = 1
 
 
-@dataclass(slots=True)
-class _Seen:
-    """An object that holds (part of) a storage: its reference, and where its bytes begin there."""
+class _Seen(weakref.ref):  # type: ignore[type-arg]
+    """An object that holds (part of) a storage, and where its bytes begin there. It is the reference
+    itself, for there are many: each more would be one to look at for Python's garbage collector."""
 
+    __slots__ = ("key", "known", "shift")
+    key: int
     known: _Known
-    reference: Any
-    shift: int = 0
+    shift: int
 
 
 Access = tuple[int, int, int]  # serial, offset and length in bytes
@@ -135,12 +136,12 @@ def _argument(args: Any, kwargs: Any, position: int, name: str) -> Any:
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int, bool]:
-    """Offset and length of the bytes of its storage that a tensor spans, and whether it has all of
-    them."""
+    """Offset and length of the bytes of its storage that a tensor with gaps, or of other strides,
+    spans, and whether it has all of them."""
     itemsize = tensor.element_size()
     offset, count = tensor.storage_offset() * itemsize, tensor.numel()
-    if count == 0 or tensor.is_contiguous():
-        return offset, count * itemsize, True
+    if count == 0:
+        return offset, 0, True
     span = 1 + sum((n - 1) * abs(s) for n, s in zip(tensor.shape, tensor.stride()))
     return offset, span * itemsize, span <= count
 
@@ -174,6 +175,7 @@ class Recorder(TorchDispatchMode):
         self._kinds: dict[int, _Kind] = {}
         self._plain: set[Any] = set()  # classes
         self._on_device = operator.attrgetter(f"is_{device}")
+        self._on_death = self._dead
         self._views, self._views_ns = 0, 0
         self._running = 0  # calls, by the threads of the program
         self._died: list[_Known] = []  # while calls ran
@@ -208,15 +210,14 @@ class Recorder(TorchDispatchMode):
 
     def watch(self, storage: Any, known: _Known, shift: int) -> _Seen:
         """A storage object stands for `known` (from `shift` on) until it dies."""
-        key = storage._cdata
-
-        def died(_: Any) -> None:
-            self._seen.pop(key, None)
-            self.release(known)
-
-        seen = _Seen(known, weakref.ref(storage, died), shift)
-        self._seen[key] = seen
+        seen = _Seen(storage, self._on_death)
+        seen.key, seen.known, seen.shift = storage._cdata, known, shift
+        self._seen[seen.key] = seen
         return seen
+
+    def _dead(self, seen: _Seen) -> None:
+        self._seen.pop(seen.key, None)
+        self.release(seen.known)
 
     def release(self, known: _Known) -> None:
         known.holders -= 1
@@ -236,9 +237,20 @@ class Recorder(TorchDispatchMode):
         """No death is of interest any more."""
         self._seen.clear()
 
-    def access(self, tensor: torch.Tensor) -> tuple[Access, bool]:
-        """The bytes, and whether all of them are the tensor's."""
-        seen, _ = self.known(tensor)
+    def access(self, tensor: torch.Tensor) -> tuple[Access, bool] | None:
+        """The bytes, and whether all of them are the tensor's; nothing if it is not `ours`. Every
+        op comes here for every tensor, so what is known already goes the short way."""
+        if not self._on_device(tensor) or tensor.layout is not torch.strided:
+            return None
+        storage = tensor.untyped_storage()
+        seen = self._seen.get(storage._cdata)
+        if seen is None or storage.nbytes() != seen.known.bytes:
+            if not self.ours(tensor):
+                return None
+            seen, _ = self.known(tensor)
+        if tensor.is_contiguous():
+            offset = seen.shift + tensor.storage_offset() * tensor.element_size()
+            return (seen.known.serial, offset, tensor.nbytes), True
         offset, length, dense = _extent(tensor)
         return (seen.known.serial, offset + seen.shift, length), dense
 
@@ -312,10 +324,9 @@ class Recorder(TorchDispatchMode):
                if only or kind.overwrites} if kind.written else ()  # fmt: skip
         for value in (*args, *kwargs.values()) if kwargs else args:
             if isinstance(value, torch.Tensor):
-                if self.ours(value):
-                    access, dense = self.access(value)
-                    if not dense or id(value) not in out:
-                        call.reads.append(access)
+                found = self.access(value)
+                if found is not None and (not found[1] or id(value) not in out):
+                    call.reads.append(found[0])
             elif isinstance(value, (list, tuple)) and value:
                 if not isinstance(value[0], (int, float)):  # sizes, strides
                     self._gather_list(call, kind, value, id(value) in out)
@@ -324,11 +335,11 @@ class Recorder(TorchDispatchMode):
     def _gather_list(self, call: _Call, kind: _Kind, value: Any, out: bool) -> None:
         part = []
         for each in value:
-            if isinstance(each, torch.Tensor) and self.ours(each):
-                access, dense = self.access(each)
-                part.append(access)
-                if not out or not dense:
-                    call.reads.append(access)
+            found = self.access(each) if isinstance(each, torch.Tensor) else None
+            if found is not None:
+                part.append(found[0])
+                if not out or not found[1]:
+                    call.reads.append(found[0])
         if kind.many and len(part) == len(value):
             call.lists.append(part)
 
@@ -392,10 +403,11 @@ class Recorder(TorchDispatchMode):
                 if isinstance(each, torch.Tensor):
                     if self.ours(each):
                         seen, new = self.known(each)
+                        found = self.access(each)
                         if new:
                             fresh.append((seen.known.serial, 0, seen.known.bytes))
-                        else:
-                            writes.append(self.access(each)[0])
+                        elif found is not None:
+                            writes.append(found[0])
                     else:
                         sync = sync or kind.name == "aten::copy_"
         if kind.statistics and (
@@ -403,11 +415,12 @@ class Recorder(TorchDispatchMode):
         ):
             for position, name in kind.statistics:
                 value = _argument(args, kwargs, position, name)
-                if isinstance(value, torch.Tensor) and self.ours(value):
-                    writes.append(self.access(value)[0])
-                    once.append(writes[-1][0])
+                found = self.access(value) if isinstance(value, torch.Tensor) else None
+                if found is not None:
+                    writes.append(found[0])
+                    once.append(found[0][0])
         return writes, once, sync
 
 
 def _text(accesses: list[Access]) -> str:
-    return "[" + ",".join(f"[{s},{o},{n}]" for s, o, n in accesses) + "]"
+    return "[" + ",".join([f"[{s},{o},{n}]" for s, o, n in accesses]) + "]"

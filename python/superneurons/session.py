@@ -85,19 +85,23 @@ class Tags:
     """Tells the CUPTI collector and the allocator's history which op runs."""
 
     def __init__(self, library: Any, memory: MemoryHistory | None) -> None:
-        self._library, self._memory = library, memory
+        self._push = self._pop = None
+        self._mark = memory.mark if memory is not None else None
+        if library is not None:
+            self._push, self._pop = library.superneurons_tag_push, library.superneurons_tag_pop
+            self._push.argtypes = [ctypes.c_uint64]
 
     def push(self, step: int, call: int) -> None:
-        if self._library is not None:
-            self._library.superneurons_tag_push(ctypes.c_uint64((step + 1) << 32 | call))
-        if self._memory is not None:
-            self._memory.mark(f"{step}.{call}")
+        if self._push is not None:
+            self._push((step + 1) << 32 | call)
+        if self._mark is not None:
+            self._mark(f"{step}.{call}")
 
     def pop(self) -> None:
-        if self._library is not None:
-            self._library.superneurons_tag_pop()
-        if self._memory is not None:
-            self._memory.mark("")
+        if self._pop is not None:
+            self._pop()
+        if self._mark is not None:
+            self._mark("")
 
 
 class Session:
