@@ -275,6 +275,8 @@ class Recorder(TorchDispatchMode):
     def start_step(self, step: int) -> None:
         self.step, self.calls = step, 0
         self._views, self._views_ns = 0, 0
+        self._running = 1  # even if threads miscounted, no death waits for longer than a step
+        self._ended()
         self.active = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
