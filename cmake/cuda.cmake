@@ -64,5 +64,6 @@ function(superneurons_tracer_library)
   target_include_directories(superneurons_cupti PRIVATE ${PROJECT_SOURCE_DIR} ${CUPTI_INCLUDE_DIR}
                              ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(superneurons_cupti PRIVATE fmt::fmt-header-only Threads::Threads ${CUPTI_LIBRARY})
-  install(TARGETS superneurons_cupti LIBRARY)
+  # A build of the program alone can be installed too.
+  install(TARGETS superneurons_cupti LIBRARY OPTIONAL)
 endfunction()
