@@ -53,7 +53,7 @@ class Capture:
         self._optimizers = optimizer if several else [] if optimizer is None else [optimizer]
         self._options = session.Options(
             warmup=warmup, steps=steps, untouched=untouched, offload=offload, name=name,
-            device=device, library=(find_library() or "") if library is None else library,
+            device=device, collector=(find_library() or "") if library is None else library,
         )  # fmt: skip
         self._session: session.Session | None = None
 

@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--name", default="", help="of the trace (default: the script's)")
     add("--batch", type=int, default=0, help="samples in a training step, for the header")
     add("--keep-raw", default="", metavar="FOLDER", help="keep what the trace is made from")
-    add("--library", default=None, help="the CUPTI collector (default: where it was built)")
+    add("--library", dest="collector", default=None, help="the CUPTI collector (default: where it was built)")
     add("--device", default="", choices=["", "cuda", "cpu"], help="default: CUDA where it is used")
     parser.usage = "%(prog)s -o FILE [options] -- COMMAND ..."
     return parser
@@ -55,12 +55,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _environment(folder: str, options: argparse.Namespace) -> dict[str, str]:
     environment = dict(os.environ)
-    library = find_library() if options.library is None else options.library
+    collector = find_library() if options.collector is None else options.collector
     environment["SUPERNEURONS_CAPTURE"] = json.dumps(
         {
             "folder": folder, "warmup": options.warmup, "steps": options.steps,
             "untouched": options.untouched, "stop_after": options.stop_after,
-            "offload": options.offload_capture, "library": library or "", "name": options.name,
+            "offload": options.offload_capture, "collector": collector or "", "name": options.name,
             "device": options.device,
         }
     )  # fmt: skip

@@ -43,7 +43,7 @@ class Options:
     untouched: int = 5  # timed
     stop_after: bool = False  # ends the program then
     offload: bool = False  # saved tensors live on the host
-    library: str = ""  # the CUPTI collector; "": no times of kernels
+    collector: str = ""  # the CUPTI library; "": no times of kernels
     name: str = ""
     device: str = ""  # "cuda" or "cpu"; "": CUDA if the program uses it
 
@@ -217,7 +217,7 @@ class Session:
             "cuda" if torch.cuda.is_available() and torch.cuda.is_initialized() else "cpu"
         )
         self.device = device
-        if device == "cuda" and self.options.library:
+        if device == "cuda" and self.options.collector:
             problem = self._start_library()
             if problem:
                 return self.give_up(problem)
@@ -243,7 +243,7 @@ class Session:
     def _start_library(self) -> str:
         """Sets the CUPTI collector going; says what went wrong, or nothing."""
         try:
-            library = ctypes.PyDLL(self.options.library)
+            library = ctypes.PyDLL(self.options.collector)
         except OSError as error:
             self.reason = f"no times of kernels: the tracer cannot be loaded ({error})"
             return ""

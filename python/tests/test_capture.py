@@ -167,7 +167,9 @@ def test_a_tensor_that_looks_elsewhere_writes_nothing(tmp_path):
 
 
 def test_a_storage_that_dies_inside_an_op_is_freed_after_it(tmp_path):
-    library = torch.library.Library("superneurons_tests", "FRAGMENT")
+    from torch import library as torch_library
+
+    library = torch_library.Library("superneurons_tests", "FRAGMENT")
     library.define("swap(Tensor(a!) x, Tensor y) -> ()")
     library.impl("swap", lambda x, y: None if x.set_(y.clone()) is x else None, "CPU")
     model, step = made(Mlp)
