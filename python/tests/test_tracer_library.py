@@ -11,9 +11,12 @@ from superneurons.program import find_program
 
 NAMES = {
     "InitializeInjection",
+    "InitializeInjectionNvtx",
+    "InitializeInjectionNvtx2",
     "superneurons_tag_pop",
     "superneurons_tag_push",
     "superneurons_trace_start",
+    "superneurons_trace_start_to",
     "superneurons_trace_stop",
 }
 
