@@ -42,8 +42,9 @@ constexpr const char* kNextSteps =
     "                                                         with --scale-bytes 1/1024\n"
     "  superneurons COMMAND --help                            options of a command, an example\n"
     "Exit codes: 0 good, 1 the answer is no (does not fit, not equal, unlawful), 2 bad usage or\n"
-    "input, 130 interrupted. Sizes are written 12GiB, 800MiB, 60% (of the liveness peak), floor\n"
-    "(the least that works).";
+    "input, 130 interrupted; of trace -- COMMAND the command's own, 126 or 127 where it cannot be\n"
+    "started. Sizes are written 12GiB, 800MiB, 60% (of the liveness peak), floor (the least that\n"
+    "works).";
 
 void add_commands(cli::App& app, Session& session) {
   add_show_command(app, session);

@@ -52,6 +52,10 @@ Result<DeviceProfile> profile_to_plan_with(const std::string& device) {
 
 /// A command after --: a PyTorch program by its ops, any other by its kernels.
 Status trace_command(const TraceOptions& options, Session& session) {
+  if (const int code = cannot_start(session.program.front(), session.console)) {
+    session.exit_code = code;
+    return Ok{};
+  }
   if (options.python.program || !runs_python(session.program))
     return trace_program(session.program, options.output, options.activity, options.log_file,
                          session);

@@ -56,6 +56,34 @@ Result<std::string> find_library() {
                            kLibrary)};
 }
 
+std::vector<std::string> places_of(const std::string& word) {
+  if (word.find('/') != std::string::npos) return {word};
+  const char* variable = std::getenv("PATH");
+  const std::string path = variable ? variable : "/bin:/usr/bin";
+  std::vector<std::string> places;
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    places.push_back((fs::path(path.substr(begin, end - begin)) / word).string());
+    begin = end + 1;
+  }
+  return places;
+}
+
+int cannot_start(const std::string& word, Console& console) {
+  bool found = false;
+  for (const std::string& place : places_of(word)) {
+    std::error_code none;
+    if (word.empty() || !fs::exists(place, none)) continue;
+    if (fs::is_regular_file(place, none) && ::access(place.c_str(), X_OK) == 0) return 0;
+    found = true;
+  }
+  console.error(
+      {ErrorCode::bad_usage,
+       found ? fmt::format("{}: cannot be started (would be an executable file)", word)
+             : fmt::format("{}: not found (would be a program on the PATH, or its path)", word)});
+  return found ? 126 : 127;
+}
+
 std::vector<std::string> environment_with(
     const std::vector<std::pair<std::string, std::string>>& added) {
   std::vector<std::string> all;

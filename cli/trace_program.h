@@ -15,6 +15,14 @@ namespace superneurons {
 /// libsuperneurons_cupti.so: beside this program, or in the lib folder of where it was installed.
 Result<std::string> find_library();
 
+/// Where a command may be that is called by this word: the word itself if it has a slash, else in
+/// the folders of $PATH.
+std::vector<std::string> places_of(const std::string& word);
+
+/// The exit code that a shell gives for a command that it cannot start, which is then said: 127 not
+/// found, 126 found and not to be executed. 0: it can be started.
+int cannot_start(const std::string& word, Console& console);
+
 struct Ended {
   pid_t process = 0;
   int exit_code = 0;  // 128 + signal where one ended it, as shells say it

@@ -22,18 +22,8 @@ bool is_interpreter(const std::string& word) {
 
 /// "#!/usr/bin/env python3" at the head of a file on the PATH or by its name.
 bool has_python_in_first_line(const std::string& word) {
-  std::vector<fs::path> places = {word};
-  if (word.find('/') == std::string::npos) {
-    places.clear();
-    std::string path = std::getenv("PATH") ? std::getenv("PATH") : "";
-    for (std::size_t begin = 0; begin <= path.size();) {
-      const std::size_t end = std::min(path.find(':', begin), path.size());
-      places.push_back(fs::path(path.substr(begin, end - begin)) / word);
-      begin = end + 1;
-    }
-  }
   std::error_code none;
-  for (const fs::path& place : places) {
+  for (const std::string& place : places_of(word)) {
     if (!fs::is_regular_file(place, none)) continue;
     std::ifstream file(place, std::ios::binary);
     std::array<char, 256> head{};
@@ -90,8 +80,8 @@ Status trace_python(const std::vector<std::string>& command, const std::string& 
   if (!package) return package.error();
   const std::string interpreter = is_interpreter(command.front()) ? command.front() : "python3";
   std::vector<std::string> words = python_command(interpreter, *package,
-                                                  "from superneurons.launch import main\n"
-                                                  "sys.exit(main())");
+                                                  "from superneurons.launch import PROGRAM, main\n"
+                                                  "sys.exit(main(PROGRAM))");
   const auto library = find_library();
   const auto add = [&words](std::initializer_list<std::string> more) {
     words.insert(words.end(), more);

@@ -66,19 +66,33 @@ def start() -> None:
         from superneurons import session
 
         options = session.Options(**json.loads(os.environ[VARIABLE]))
-        session.current = session.Session(options)
-        atexit.register(_at_exit, session.current)
+        session.current = started = session.Session(options)
+        status = Status(os.path.join(options.folder, f"status.{started.process}.json"))
+        started.on_step = status.tell
+        atexit.register(_at_exit, started, status)
     except Exception as error:  # noqa: BLE001
         print(f"superneurons: not captured: {error}", file=sys.stderr)
 
 
-def _at_exit(ended: Any) -> None:
-    """Says what became of it, for the launcher: a program without any training step says nothing,
-    for it may be a data-loader worker."""
+class Status:
+    """What this process tells the launcher of itself: how far it came, should it be killed, and in
+    the end what became of it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.tell(0)
+
+    def tell(self, steps: int, reason: str = "", ended: bool = False) -> None:
+        with contextlib.suppress(OSError):
+            text = json.dumps({"steps": steps, "ended": ended, "reason": reason})
+            with open(self._path, "w", encoding="utf-8") as file:
+                file.write(text)
+
+
+def _at_exit(ended: Any, status: Status) -> None:
+    """Tells the launcher. A process without any training step may be a data-loader worker."""
     if os.getpid() != ended.process:
         return
     with contextlib.suppress(Exception):
         ended.end()
-        path = os.path.join(ended.options.folder, f"status.{ended.process}.json")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"steps": ended.ended, "reason": ended.reason}, file)
+        status.tell(ended.ended, ended.reason, ended=True)

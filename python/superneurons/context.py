@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import Any
 
 from superneurons import session
-from superneurons.convert import Report, convert
-from superneurons.files import BadInput
+from superneurons.convert import convert, keep
+from superneurons.files import BadInput, check_writable
 from superneurons.program import find_library
+from superneurons.report import Report
 
 
 class Capture:
@@ -24,7 +25,12 @@ class Capture:
     watched and give the trace, `untouched` more give its time. `strip_recompute`: without what
     activation checkpointing computes again. `offload`: saved tensors live on the host meanwhile.
     `library`: the CUPTI collector, found by itself beside the `superneurons` program.
-    `report` says afterwards what was captured. BadInput where there is nothing to write.
+    `device`: "cuda" or "cpu" ("": CUDA where the program uses it). BadInput at once where `path`
+    cannot be written.
+
+    Leaving the context raises nothing of its own, so that a training program goes on whatever
+    becomes of the trace: `report` then says what was captured, or `problem`, as does a line on
+    standard error, why there is no trace, and where the raw capture is.
     """
 
     def __init__(
@@ -45,8 +51,12 @@ class Capture:
     ) -> None:
         if warmup < 0 or steps < 1 or untouched < 0:
             raise ValueError("warmup and untouched are at least 0, steps at least 1")
+        if device not in ("", "cuda", "cpu"):
+            raise ValueError(f'device is "{device}" (would be "cuda" or "cpu")')
+        check_writable(path)
         self.path = path
         self.report: Report | None = None
+        self.problem = ""  # why there is no trace
         self._strip, self._batch = strip_recompute, batch
         self._model = model
         several = isinstance(optimizer, Iterable)
@@ -74,18 +84,24 @@ class Capture:
     ) -> None:
         assert self._session is not None
         ended = self._session
-        ended.end()
+        ended.end("the `with` block ended")
+        if os.getpid() != ended.process:
+            return
         try:
-            if ended.raw is not None:
+            if ended.raw is None:
+                self.problem = f"{self.path}: nothing was captured: {ended.reason}"
+            else:
                 self.report = convert(
                     ended.raw_path(), self.path, strip_recompute=self._strip, batch=self._batch
                 )
-            elif kind is None:
-                raise BadInput(f"nothing was captured: {ended.reason}", self.path)
         except BadInput as problem:
-            if kind is None:
-                raise
-            session.say(str(problem))  # the program's own error is the answer
-        finally:
-            if os.getpid() == ended.process:
-                shutil.rmtree(self._options.folder, ignore_errors=True)
+            self.problem = str(problem)
+        except Exception as problem:  # noqa: BLE001
+            self.problem = f"{self.path}: no trace ({type(problem).__name__}: {problem})"
+        folder = self._options.folder
+        if self.problem:
+            session.say(self.problem)
+        if ended.raw is not None and self.report is None:
+            session.say(keep(folder, self.path, "python -m superneurons.convert"))
+        else:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -13,69 +13,18 @@ import argparse
 import os
 import statistics
 import sys
-from dataclasses import dataclass, field
-from typing import Any
 
-from superneurons.carries import Carries, carries_of, fill_roles, merged
+from superneurons.assemble import add_outside, build, fill_header, issue_times, keep_ops, offloaded, whole
+from superneurons.carries import carries_of, fill_roles
 from superneurons.files import BadInput, format_bytes, format_time, run_main
 from superneurons.kernels import MOST_STEPS, Durations, activities, durations_of
 from superneurons.raw import RawReader
-from superneurons.steps import Overview, SeenOp, Step, StepReader, Storage, overview
+from superneurons.report import Report, rebuilt_peak
+from superneurons.steps import Overview, Step, StepReader, overview
 from superneurons.strip import Stripped, strip_recompute
-from superneurons.traces import Access, Carry, Choice, Op, Tensor, Trace, write_trace
+from superneurons.traces import Trace, write_trace
 
-ROUNDING = 512  # bytes: what PyTorch's allocator gives out in
-_OUTSIDE = "outside"  # the tensor of what the program holds and no training step touches
-
-
-@dataclass
-class Report:
-    """What became of a raw capture."""
-
-    path: str
-    trace: Trace
-    rebuilt_peak: int  # bytes, of tensors and workspaces, in pieces of 512
-    allocated_peak: int = 0  # bytes, by PyTorch's allocator in an untouched training step
-    owned: float = 0.0  # share of the kernels' time that belongs to ops; 0: not measured
-    warnings: list[str] = field(default_factory=list)
-
-    def lines(self) -> list[str]:
-        """For people."""
-        trace = self.trace
-        first = f"{self.path}: {len(trace.ops)} ops, {len(trace.tensors)} tensors"
-        if trace.step_ns_untraced:
-            slower = trace.step_ns_traced / trace.step_ns_untraced
-            first += f", training step {format_time(trace.step_ns_untraced)} untouched"
-            first += f", {format_time(trace.step_ns_traced)} watched ({slower:.2f}x)"
-        lines = [first]
-        if self.allocated_peak:
-            error = 100 * (self.rebuilt_peak / self.allocated_peak - 1)
-            lines.append(
-                f"peak {format_bytes(self.rebuilt_peak)} from the trace, "
-                f"{format_bytes(self.allocated_peak)} by the allocator ({error:+.2f} %)"
-            )
-        if self.owned:
-            lines.append(
-                f"{100 * self.owned:.2f} % of the kernels' time belongs to ops, "
-                f"{trace.dropped_records} dropped records"
-            )
-        return lines + ["warning: " + text for text in self.warnings]
-
-
-def rebuilt_peak(step: Step) -> int:
-    """Most bytes of storages alive at one time, with workspaces."""
-    delta = [0] * (len(step.ops) + 1)
-    for storage in step.storages:
-        size = (storage.bytes + ROUNDING - 1) // ROUNDING * ROUNDING
-        begin = 0 if storage.alive_at_start else min(max(storage.born, 0), len(step.ops))
-        delta[begin] += size
-        if storage.freed_before is not None:
-            delta[max(storage.freed_before, begin)] -= size
-    live = peak = 0
-    for index, op in enumerate(step.ops):
-        live += delta[index]
-        peak = max(peak, live + op.workspace)
-    return peak
+_KERNELS = "the times of kernels are not known"
 
 
 def convert(
@@ -101,7 +50,8 @@ def convert(
 
 
 def _because(look: Overview) -> str:
-    reasons = look.notes + ([f"the capture {look.cut}"] if look.cut else [])
+    reasons = look.notes + [look.why] * bool(look.why)
+    reasons += [f"the capture {look.cut}"] * bool(look.cut)
     return f" ({'; '.join(reasons)})" if reasons else ""
 
 
@@ -149,29 +99,45 @@ def _host_durations(look: Overview, raw: str, step: int) -> Durations:
     return found
 
 
+def _cut_short(step: Step, look: Overview) -> list[str]:
+    """What is less than was asked for, and why."""
+    why = f"the capture {look.cut}" if look.cut else look.why or "the capture ended early"
+    steps, untouched = look.asked("steps"), look.asked("untouched")
+    seen = look.untouched.get("ns")
+    timed = len(seen) if isinstance(seen, list) else 0
+    found = []
+    if not step.whole:
+        found.append(f"{why}: the training step is cut off after op {len(step.ops) - 1} "
+                     f"({step.ops[-1].kind})")  # fmt: skip
+    elif len(look.shapes) < steps:
+        found.append(f"{why}: training step {len(look.shapes)} of {steps} is the last that was "
+                     "watched to its end")  # fmt: skip
+    elif timed < untouched:
+        found.append(f"{why}: {timed} of {untouched} untouched training steps were timed")
+    elif look.cut:
+        found.append(f"{why}: training step {len(look.shapes)} is the last whole one")
+    if timed == 0 and untouched:
+        found.append("the time and the peaks of an untouched training step are not known")
+    return found
+
+
+def _died_inside(step: Step) -> list[str]:
+    if not step.died_inside:
+        return []
+    return [f"{step.died_inside} storages are freed in front of the op that has them: they are taken "
+            "to live until it ends"]  # fmt: skip
+
+
 def _trace(step: Step, look: Overview, raw: str, strip: bool) -> tuple[Trace, Report]:
     cuda = look.header.get("device") == "cuda"
     durations = (_durations if cuda else _host_durations)(look, raw, step.number)
-    warnings = list(look.notes)
-    if look.cut:
-        last = step.ops[-1]
-        warnings.append(
-            f"the capture {look.cut}: "
-            + (f"training step {step.number + 1} of {look.header.get('options', {}).get('steps')} is "
-               f"the last whole one" if step.whole else
-               f"the training step is cut off after op {len(step.ops) - 1} ({last.kind})")
-        )  # fmt: skip
-    if step.died_inside:
-        warnings.append(
-            f"{step.died_inside} storages are freed in front of the op that has them: "
-            "they are taken to live until it ends"
-        )
-    _issue_times(step, look, durations, cuda)
+    warnings = look.notes + _cut_short(step, look) + _died_inside(step)
+    issue_times(step, look, durations, cuda)
     stripped = strip_recompute(step) if strip else Stripped()
     if stripped.left:
         warnings.append(f"{stripped.left} recompute ops repeat no forward op and stay")
-    _keep_ops(step, durations, cuda)
-    _add_outside(step)
+    keep_ops(step, durations, cuda)
+    add_outside(step)
     fill_roles(step)
     before = step.number > 0 and step.number - 1 in look.alike(step.number)
     carries = carries_of(step, before)
@@ -182,8 +148,8 @@ def _trace(step: Step, look: Overview, raw: str, strip: bool) -> tuple[Trace, Re
             "written, and gone at the end of the training step: their next values are not known"
         )
     peak = rebuilt_peak(step)
-    trace = _build(step, carries, durations)
-    _fill_header(trace, look, durations, cuda, bool(stripped.ops))
+    trace = build(step, carries, durations)
+    fill_header(trace, look, durations, cuda, bool(stripped.ops))
     memory = look.header.get("memory") is True
     trace.capabilities.update(
         accesses="exact" if not carries.unmatched and not carries.copied and step.whole else "inferred",
@@ -191,204 +157,16 @@ def _trace(step: Step, look: Overview, raw: str, strip: bool) -> tuple[Trace, Re
     )  # fmt: skip
     if memory:
         trace.capabilities["workspaces"] = "exact" if step.whole else "inferred"
-    if cuda and durations.capability == "none":
-        warnings.append("the times of kernels are not known")
+    if cuda and durations.capability == "none" and not any(_KERNELS in note for note in look.notes):
+        warnings.append(_KERNELS)
     report = Report("", trace, peak, warnings=warnings)
-    if not stripped.ops and not _offloaded(look):  # else that is the peak of another program
-        report.allocated_peak = _whole(look.untouched.get("allocated"))
+    if not stripped.ops and not offloaded(look):  # else that is the peak of another program
+        report.allocated_peak = whole(look.untouched.get("allocated"))
     if report.allocated_peak and abs(peak / report.allocated_peak - 1) > 0.01:
         warnings.append("the trace does not reproduce the peak of the allocator")
     if cuda and durations.owned_ns:
         report.owned = durations.owned_ns / (durations.owned_ns + durations.orphan_ns)
     return trace, report
-
-
-def _offloaded(look: Overview) -> bool:
-    return bool(look.header.get("options", {}).get("offload"))
-
-
-def _fill_header(
-    trace: Trace, look: Overview, durations: Durations, cuda: bool, stripped: bool
-) -> None:
-    header, untouched = look.header, look.untouched
-    offload = _offloaded(look)
-    parts = [f"superneurons.capture, torch {header.get('torch', '?')}"]
-    if durations.kernels:
-        parts.append(durations.losses())
-    if stripped:
-        parts.append("recompute stripped")
-    if offload:
-        parts.append("captured with saved tensors on the host")
-    if header.get("world", 1) != 1:
-        parts.append(f"rank {header.get('rank')} of {header.get('world')}")
-    trace.origin = "; ".join(parts)
-    trace.device = str(header.get("device_name", ""))
-    trace.math = "tf32" if header.get("tf32") is True else "fp32"
-    if not stripped and not offload:  # else these are of another program
-        trace.step_ns_untraced = _median(untouched.get("ns"))
-        _measured(trace, allocated_peak=_whole(untouched.get("allocated")),
-                  reserved_peak=_whole(untouched.get("reserved")))  # fmt: skip
-    trace.step_ns_traced = _median(look.step_ns)
-    trace.dropped_records = durations.dropped
-    if cuda:
-        _measured(trace, owned_ns=durations.owned_ns, orphan_ns=durations.orphan_ns,
-                  orphans=durations.orphans)  # fmt: skip
-    if durations.capability != "none":
-        trace.capabilities["durations"] = durations.capability
-        if cuda:
-            trace.capabilities["kernels"] = durations.capability
-            trace.capabilities["host_times"] = "inferred"
-
-
-def _measured(trace: Trace, **values: int) -> None:
-    for key, value in values.items():
-        if hasattr(trace, key):
-            setattr(trace, key, value)
-
-
-def _whole(value: Any) -> int:
-    return value if type(value) is int and 0 <= value < 1 << 62 else 0
-
-
-def _median(values: Any) -> int:
-    good = [_whole(value) for value in values] if isinstance(values, list) else []
-    return int(statistics.median(good)) if good else 0
-
-
-def _issue_times(step: Step, look: Overview, durations: Durations, cuda: bool) -> None:
-    """Host times of ops. In watched training steps the host is slowed, so only the shares are
-    theirs; the sum is what an untouched training step took the host that began with an idle device.
-    Where the program waits for the device itself, that sum holds the waits too: then it is believed
-    only if the device had little to do."""
-    if not cuda:
-        for op in step.ops:
-            op.host_ns = 0
-        return
-    whole = _whole((look.untouched.get("host_ns") or [0])[0])
-    own = sum(op.host_ns + op.before_ns for op in step.ops)
-    calls = sum(op.before_calls for op in step.ops) + len(step.ops)
-    if any(op.sync for op in step.ops) and sum(durations.ns.values()) > 0.7 * whole:
-        whole = min(whole, own)
-    spare = (whole - own) / calls if whole > own else 0.0
-    scale = whole / own if 0 < whole < own else 1.0
-    for op in step.ops:
-        op.host_ns = round((op.host_ns + op.before_ns) * scale + spare * (1 + op.before_calls))
-
-
-def _keep_ops(step: Step, durations: Durations, cuda: bool) -> None:
-    """Drops calls that only read and did nothing on the device; their host time goes on."""
-    kept: list[SeenOp] = []
-    before = [0]
-    host = 0
-    for op in step.ops:
-        keep = bool(op.writes) or op.sync or (cuda and op.call in durations.ns)
-        before.append(before[-1] + keep)
-        if keep:
-            op.host_ns += host
-            host = 0
-            kept.append(op)
-        else:
-            host += op.host_ns
-    step.ops = kept
-    for storage in step.storages:
-        if storage.freed_before is not None:
-            storage.freed_before = before[storage.freed_before]
-        if storage.born >= 0:
-            storage.born = before[storage.born]
-
-
-def _add_outside(step: Step) -> None:
-    """What the allocator had given out that belongs to no storage seen: workspaces that libraries
-    keep (cuBLAS), and tensors that the training step does not touch."""
-    known = sum(
-        (s.bytes + ROUNDING - 1) // ROUNDING * ROUNDING for s in step.storages if s.alive_at_start
-    )
-    if step.allocated > known:
-        outside = Storage(-1, step.allocated - known, "u8", role="buffer")
-        outside.alive_at_start = True
-        outside.start_names = outside.end_names = [("buffer", _OUTSIDE)]
-        step.storages.append(outside)
-
-
-def _build(step: Step, carries: Carries, durations: Durations) -> Trace:
-    accessed = {s.serial for op in step.ops for s, _, _ in op.reads + op.writes}
-    used = [s for s in step.storages if s.bytes > 0 and (s.serial in accessed or s.alive_at_start)]
-    number = {s.serial: i for i, s in enumerate(used)}
-    trace = Trace("", lowering="pytorch")
-    names: set[str] = set()
-    trace.tensors = [_tensor(i, s, carries, names) for i, s in enumerate(used)]
-    written: set[int] = set()
-    start = {s.serial for s in used if s.alive_at_start}
-    for i, op in enumerate(step.ops):
-        reads, writes = merged(op.reads), merged(op.writes)
-        # Reading what nobody has written yet (an out-variant's buffer) is no read.
-        reads = {s: r for s, r in reads.items() if s in start or s in written}
-        written.update(writes)
-        trace.ops.append(_op(i, op, durations))
-        for hull, accesses in ((reads, trace.ops[i].reads), (writes, trace.ops[i].writes)):
-            accesses += [Access(number[s], b, e - b) for s, (b, e) in hull.items() if s in number]
-        once = {number[s.serial] for s in op.once if s.serial in number}
-        trace.ops[i].once = sorted(once & {access.tensor for access in trace.ops[i].writes})
-    for serial, end in carries.copied.items():
-        trace.ops.append(_copy(len(trace.ops), number[end.serial], number[serial], end.bytes))
-    for serial in sorted(start, key=lambda each: number[each]):
-        successor = carries.ends.get(serial)
-        trace.carry.append(
-            Carry(number[serial], number[successor.serial if successor else serial])
-        )
-    return trace
-
-
-def _tensor(i: int, storage: Storage, carries: Carries, names: set[str]) -> Tensor:
-    moved = not storage.alive_at_start or storage.serial in carries.ends
-    named = storage.end_names or storage.start_names
-    name = f"t{i}.{storage.layer}" if storage.layer else f"t{i}"
-    if named:
-        role, own = named[-1]
-        name = own + (".grad" if role == "gradient" else "")
-    if name in names:
-        name = f"{name}#{i}"
-    names.add(name)
-    return Tensor(
-        name=name,
-        bytes=storage.bytes,
-        role=storage.role or "temporary",
-        dtype=storage.dtype,
-        shape=storage.shape,
-        layer=storage.layer,
-        freed_before=storage.freed_before if moved else None,
-    )
-
-
-def _op(i: int, op: SeenOp, durations: Durations) -> Op:
-    return Op(
-        name=f"{i}.{op.kind.removeprefix('aten::')}",
-        kind=op.kind,
-        phase=op.phase,
-        layer=op.layer,
-        choices=[Choice(workspace=op.workspace, ns=durations.ns.get(op.call, 0) // op.share)],
-        kernels=durations.kernels.get(op.call, []) if op.group < 0 else [],
-        launch_group=op.group,
-        random=op.random,
-        micro_batch=op.micro_batch,
-        host_ns=op.host_ns,
-        host_sync_ns=1000 if op.sync else 0,
-        rerunnable=op.phase != "update",
-    )
-
-
-def _copy(i: int, end: int, start: int, size: int) -> Op:
-    """Not of the program: brings a new value to where the next training step finds it, for an op
-    reads the old storage while the new one has been begun, so that they cannot share a home."""
-    return Op(
-        name=f"{i}.carry",
-        kind="superneurons::carry",
-        phase="update",
-        reads=[Access(end, 0, size)],
-        writes=[Access(start, 0, size)],
-        choices=[Choice()],
-        rerunnable=False,
-    )
 
 
 def raw_files(raw: str) -> list[str]:
@@ -407,29 +185,49 @@ def with_suffix(path: str, suffix: str) -> str:
 
 
 def convert_all(
-    raw: str, path: str, *, strip_recompute: bool = False, name: str = "", batch: int = 0
+    raw: str,
+    path: str,
+    *,
+    strip_recompute: bool = False,
+    name: str = "",
+    batch: int = 0,
+    problems: list[BadInput] | None = None,
 ) -> list[Report]:
-    """All processes of a raw capture: one trace per rank where there are several."""
+    """All processes of a raw capture: one trace per rank where there are several. What is wrong
+    with one of them goes to `problems`, if given, and the others are converted all the same."""
     files = raw_files(raw)
     if not files:
         raise BadInput("there is no raw capture in this folder (would be capture.*.jsonl)", raw)
     reports = []
     for file in files:
-        target = path
-        if len(files) > 1:
-            reader = RawReader(file)
-            next(reader.records(), None)
-            rank = reader.header.get("rank", -1)
-            process = os.path.basename(file).split(".")[1]
-            target = with_suffix(path, f"rank{rank}" if rank >= 0 else process)
-        reports.append(
-            convert(file, target, strip_recompute=strip_recompute, name=name, batch=batch)
-        )
+        try:
+            target = _target(file, path) if len(files) > 1 else path
+            reports.append(
+                convert(file, target, strip_recompute=strip_recompute, name=name, batch=batch)
+            )
+        except BadInput as problem:
+            if problems is None:
+                raise
+            problems.append(problem)
     return reports
 
 
-def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="superneurons convert", description=__doc__,
+def _target(file: str, path: str) -> str:
+    """Where the trace of one of several processes goes."""
+    reader = RawReader(file)
+    next(reader.records(), None)
+    rank = reader.header.get("rank", -1)
+    process = os.path.basename(file).split(".")[1]
+    return with_suffix(path, f"rank{rank}" if type(rank) is int and rank >= 0 else process)
+
+
+def keep(raw: str, path: str, command: str) -> str:
+    """The sentence that says where a raw capture is that could not be converted, and how to."""
+    return f"the raw capture is kept in {raw}: `{command} {raw} -o {path}` makes a trace of it"
+
+
+def main(arguments: list[str], called: str = "superneurons convert") -> None:
+    parser = argparse.ArgumentParser(prog=called, description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("raw", help="a raw capture: a file, or the folder of several")
     parser.add_argument("-o", "--output", required=True, help="trace to write")
@@ -445,4 +243,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_main(lambda: main(sys.argv[1:])))
+    sys.exit(run_main(lambda: main(sys.argv[1:], "python -m superneurons.convert")))

@@ -20,6 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from superneurons.layers import Layers
 from superneurons.raw import RawWriter
+from superneurons.schemas import Kind, argument, learn
+from superneurons.states import State
 
 _DTYPES = {
     torch.float32: "f32",
@@ -33,13 +35,6 @@ _DTYPES = {
     torch.uint8: "u8",
     torch.bool: "u8",
 }
-# Ops that make a storage and leave it as it is: the first write comes later.
-_EMPTY = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty",
-          "aten::new_empty_strided"}  # fmt: skip
-# In-place ops whose result does not depend on what was there.
-_OVERWRITES = {"aten::copy_", "aten::zero_", "aten::fill_", "aten::normal_", "aten::uniform_",
-               "aten::bernoulli_", "aten::random_", "aten::exponential_", "aten::_foreach_copy_",
-               "aten::_foreach_zero_", "aten::log_normal_", "aten::geometric_"}  # fmt: skip
 STRIPPED_CALL = 0xFFFFFFFF  # of device work that is not of the program (--offload-capture)
 
 
@@ -48,33 +43,6 @@ class Tags(Protocol):
 
     def push(self, step: int, call: int) -> None: ...
     def pop(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A tensor that outlives the training step and has a name."""
-
-    role: str
-    name: str
-    module: int
-    tensor: torch.Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What the schema of an op says."""
-
-    func: Any  # kept, since it is known by its id
-    name: str
-    view: bool  # gives other names to memory, and nothing else
-    empty: bool
-    overwrites: bool
-    random: bool
-    many: bool  # a multi-tensor op
-    writes: bool  # something that it is given
-    written: tuple[tuple[int, str, bool], ...]  # position, name, whether it is an output only
-    statistics: tuple[tuple[int, str], ...]  # of batch norm, which only schemas hide
-    training: tuple[int, str] | None
 
 
 @dataclass(eq=False, slots=True)
@@ -99,43 +67,7 @@ class _Seen(weakref.ref):  # type: ignore[type-arg]
 Access = tuple[int, int, int]  # serial, offset and length in bytes
 
 
-def _learn(func: Any) -> _Kind:
-    schema = func._schema
-    written, statistics, training = [], [], None
-    for position, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            written.append((position, argument.name, bool(argument.is_out)))
-        if argument.name in ("running_mean", "running_var"):
-            statistics.append((position, argument.name))
-        if argument.name in ("training", "train"):
-            training = (position, argument.name)
-    returns = schema.returns
-    view = bool(returns) and not written and all(r.alias_info is not None for r in returns)
-    # aten::set_, aten::t_: the tensor looks at other memory from now on, and none is written.
-    if torch.Tag.inplace_view in func.tags and not schema.name.startswith("aten::resize"):
-        view = True
-    if "backward" in schema.name:
-        statistics = []
-    return _Kind(
-        func=func,
-        name=schema.name,
-        view=view,
-        empty=schema.name in _EMPTY,
-        overwrites=schema.name in _OVERWRITES,
-        random=torch.Tag.nondeterministic_seeded in func.tags,
-        many="_foreach" in schema.name or "_fused" in schema.name,
-        writes=bool(written or statistics),
-        written=tuple(written),
-        statistics=tuple(statistics),
-        training=training,
-    )
-
-
-def _argument(args: Any, kwargs: Any, position: int, name: str) -> Any:
-    return args[position] if position < len(args) else kwargs.get(name)
-
-
-def _extent(tensor: torch.Tensor) -> tuple[int, int, bool]:
+def _extent(tensor: Any) -> tuple[int, int, bool]:
     """Offset and length of the bytes of its storage that a tensor with gaps, or of other strides,
     spans, and whether it has all of them."""
     itemsize = tensor.element_size()
@@ -164,7 +96,7 @@ class Recorder(TorchDispatchMode):
     """Writes every op that accesses memory of the device, while `active`."""
 
     def __init__(self, raw: RawWriter, layers: Layers, tags: Tags, device: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.raw, self.layers, self.tags, self.device = raw, layers, tags, device
         self.active = False
         self.paused = False  # while our own copies run
@@ -172,7 +104,7 @@ class Recorder(TorchDispatchMode):
         self.step, self.calls = 0, 0
         self._serials = 0
         self._seen: dict[int, _Seen] = {}  # by storage object
-        self._kinds: dict[int, _Kind] = {}
+        self._kinds: dict[int, Kind] = {}
         self._plain: set[Any] = set()  # classes
         self._on_device = operator.attrgetter(f"is_{device}")
         self._on_death = self._dead
@@ -237,7 +169,7 @@ class Recorder(TorchDispatchMode):
         """No death is of interest any more."""
         self._seen.clear()
 
-    def access(self, tensor: torch.Tensor) -> tuple[Access, bool] | None:
+    def access(self, tensor: Any) -> tuple[Access, bool] | None:
         """The bytes, and whether all of them are the tensor's; nothing if it is not `ours`. Every
         op comes here for every tensor, so what is known already goes the short way."""
         if not self._on_device(tensor) or tensor.layout is not torch.strided:
@@ -290,7 +222,7 @@ class Recorder(TorchDispatchMode):
         try:
             kind = self._kinds.get(id(func))
             if kind is None:
-                kind = self._kinds.setdefault(id(func), _learn(func))
+                kind = self._kinds.setdefault(id(func), learn(func))
             place = self.layers.place()
             call = None if kind.view else self._gather(kind, args, kwargs)
         except Exception as error:  # noqa: BLE001
@@ -320,9 +252,9 @@ class Recorder(TorchDispatchMode):
             self._ended()
         return result
 
-    def _gather(self, kind: _Kind, args: Any, kwargs: Any) -> _Call:
+    def _gather(self, kind: Kind, args: Any, kwargs: Any) -> _Call:
         call = _Call()
-        out = {id(_argument(args, kwargs, p, n)) for p, n, only in kind.written
+        out = {id(argument(args, kwargs, p, n)) for p, n, only in kind.written
                if only or kind.overwrites} if kind.written else ()  # fmt: skip
         for value in (*args, *kwargs.values()) if kwargs else args:
             if isinstance(value, torch.Tensor):
@@ -334,7 +266,7 @@ class Recorder(TorchDispatchMode):
                     self._gather_list(call, kind, value, id(value) in out)
         return call
 
-    def _gather_list(self, call: _Call, kind: _Kind, value: Any, out: bool) -> None:
+    def _gather_list(self, call: _Call, kind: Kind, value: Any, out: bool) -> None:
         part = []
         for each in value:
             found = self.access(each) if isinstance(each, torch.Tensor) else None
@@ -346,11 +278,13 @@ class Recorder(TorchDispatchMode):
             call.lists.append(part)
 
     def _write(
-        self, kind: _Kind, place: tuple[str, int], number: int, call: _Call, args: Any,
+        self, kind: Kind, place: tuple[str, int], number: int, call: _Call, args: Any,
         kwargs: Any, result: Any, took: int
     ) -> None:  # fmt: skip
         fresh: list[Access] = []
-        writes, once, sync = [], [], False
+        writes: list[Access] = []
+        once: list[int] = []
+        sync = False
         if kind.writes:
             writes, once, sync = self._written(kind, args, kwargs, fresh)
         for value in result if isinstance(result, (list, tuple)) else (result,):
@@ -391,7 +325,7 @@ class Recorder(TorchDispatchMode):
         self.raw.text(",".join(parts) + "}")
 
     def _written(
-        self, kind: _Kind, args: Any, kwargs: Any, fresh: list[Access]
+        self, kind: Kind, args: Any, kwargs: Any, fresh: list[Access]
     ) -> tuple[list[Access], list[int], bool]:
         """Accesses of the arguments that the schema, or what is known of batch norm, says are
         written; which of them only the first run writes; whether the host waits for it. An argument
@@ -400,7 +334,7 @@ class Recorder(TorchDispatchMode):
         once: list[int] = []
         sync = False
         for position, name, _ in kind.written:
-            value = _argument(args, kwargs, position, name)
+            value = argument(args, kwargs, position, name)
             for each in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(each, torch.Tensor):
                     if self.ours(each):
@@ -413,10 +347,10 @@ class Recorder(TorchDispatchMode):
                     else:
                         sync = sync or kind.name == "aten::copy_"
         if kind.statistics and (
-            kind.training is None or _argument(args, kwargs, *kind.training) is not False
+            kind.training is None or argument(args, kwargs, *kind.training) is not False
         ):
             for position, name in kind.statistics:
-                value = _argument(args, kwargs, position, name)
+                value = argument(args, kwargs, position, name)
                 found = self.access(value) if isinstance(value, torch.Tensor) else None
                 if found is not None:
                     writes.append(found[0])

@@ -151,6 +151,23 @@ def replacing(path: str) -> Iterator[str]:
         raise
 
 
+def check_writable(path: str) -> None:
+    """BadInput if a file cannot be written there, before any work is done for it. "-" always can."""
+    if path == "-":
+        return
+    if os.path.isdir(path):
+        raise BadInput("cannot be written (it is a folder)", path)
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise BadInput(f"cannot be written (there is no folder {folder})", path)
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=".superneurons-", dir=folder)
+    except OSError as error:
+        raise BadInput(f"cannot be written ({error.strerror})", path) from None
+    os.close(handle)
+    os.unlink(temporary)
+
+
 def write_text(path: str, text: str) -> None:
     """Replaces a file, packed without name and date if it ends in .gz; "-": standard output."""
     data = text.encode("utf-8", "replace")

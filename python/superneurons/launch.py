@@ -3,7 +3,8 @@
     python -m superneurons.launch -o t.jsonl.gz -- python train.py --its --options
 
 What `superneurons trace -o t.jsonl.gz -- python train.py` does. The program keeps its input, output and
-exit code, and goes on to its own end.
+exit code, and goes on to its own end. Exit code 0 becomes 2 where there is no trace; 127: there is no
+such program, 126: it cannot be started.
 """
 
 from __future__ import annotations
@@ -18,21 +19,46 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from superneurons.convert import convert_all, raw_files
-from superneurons.files import BadInput
+from superneurons.convert import convert_all, keep, raw_files
+from superneurons.files import BadInput, check_writable
 from superneurons.program import find_library
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+_TO_ALL = (signal.SIGINT, signal.SIGQUIT)
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 
 def say(text: str) -> None:
     print(f"superneurons: {text}", file=sys.stderr, flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="superneurons trace", description=__doc__,
+@dataclass(frozen=True)
+class Called:
+    """What the user called us by: in messages."""
+
+    name: str
+    convert: str
+
+
+PROGRAM = Called("superneurons trace", "superneurons convert")
+MODULE = Called("python -m superneurons.launch", "python -m superneurons.convert")
+
+
+class CannotStart(Exception):
+    """With the exit code that a shell gives."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _parser(called: Called) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=called.name, description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     add = parser.add_argument
     add("-o", "--output", required=True, help="trace to write")
@@ -66,22 +92,28 @@ def _environment(folder: str, options: argparse.Namespace) -> dict[str, str]:
     )  # fmt: skip
     paths = [os.path.join(_HERE, "hook"), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    environment["TORCHDYNAMO_DISABLE"] = "1"
     return environment
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> int:
     """The exit code, 128 + signal where one ended it. Ctrl-C reaches the program too, for it is in
     our process group; what else would end us is passed on."""
-    for interrupt in (signal.SIGINT, signal.SIGQUIT):
+    before = {each: signal.getsignal(each) for each in (*_TO_ALL, *_PASSED_ON)}
+    for interrupt in _TO_ALL:
         signal.signal(interrupt, lambda *_: None)  # a handler, not SIG_IGN: that is inherited
     try:
         child = subprocess.Popen(command, env=environment)
+        for passed_on in _PASSED_ON:
+            signal.signal(passed_on, lambda number, _: child.send_signal(number))
+        code = child.wait()
+    except FileNotFoundError:
+        raise CannotStart(f"{command[0]}: not found (would be a program on the PATH, or its path)",
+                          127) from None  # fmt: skip
     except OSError as error:
-        raise BadInput(f"{command[0]} cannot be started ({error.strerror})") from None
-    for passed_on in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(passed_on, lambda number, _: child.send_signal(number))
-    code = child.wait()
+        raise CannotStart(f"{command[0]}: cannot be started ({error.strerror})", 126) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return code if code >= 0 else 128 - code
 
 
@@ -95,72 +127,103 @@ def _told(folder: str) -> list[dict[str, Any]]:
     return sorted(told, key=lambda each: -int(each.get("steps", 0)))
 
 
-def _nothing(folder: str, options: argparse.Namespace) -> str:
+def _nothing(folder: str, options: argparse.Namespace, code: int) -> str:
     """Why nothing was captured."""
     told = _told(folder)
+    killed = f", killed by signal {code - 128}" if code > 128 else ""
     if not told:
-        return ("it did not import PyTorch, or ended without saying so (a program that is no Python: "
+        return (f"it did not import PyTorch before it ended{killed} (of a program that is no PyTorch: "
                 "superneurons trace --program)")  # fmt: skip
-    steps, reason = told[0].get("steps", 0), told[0].get("reason", "")
+    steps, reason = told[0].get("steps", 0), str(told[0].get("reason", ""))
+    if not told[0].get("ended"):
+        return (f"it ended without saying so{killed or ', as with os._exit()'}, when it was still in "
+                f"warm-up, after {steps} training steps (--warmup {options.warmup})")  # fmt: skip
     if steps == 0:
         return ("no optimizer made a step, and superneurons.training_step() was not called, which "
                 "marks the end of a training step where no optimizer does")  # fmt: skip
-    if str(reason).startswith("the program ended"):
+    if reason.startswith("the program ended"):
         return f"{reason}, before there was one to watch (after --warmup {options.warmup})"
-    return str(reason)
+    return reason
 
 
-def launch(words: Sequence[str]) -> int:
-    """Options, --, command."""
+def launch(words: Sequence[str], called: Called) -> int:
+    """Options, --, command. The exit code; BadInput and CannotStart before the program runs."""
     split = words.index("--") if "--" in words else len(words)
-    options, command = _parser().parse_args(words[:split]), list(words[split + 1 :])
+    options, command = _parser(called).parse_args(words[:split]), list(words[split + 1 :])
     if not command:
         raise BadInput("no command follows -- (would be -o FILE -- COMMAND ...)")
     for name, least in (("warmup", 1), ("steps", 1), ("untouched", 0), ("batch", 0)):
         if getattr(options, name) < least:
             raise BadInput(f"--{name} {getattr(options, name)} (would be at least {least})")
-    folder = options.keep_raw
-    if folder:
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except OSError as error:
-            raise BadInput(f"cannot be made ({error.strerror})", folder) from None
-        if raw_files(folder):
-            raise BadInput("holds a raw capture already (would be a new folder)", folder)
-        folder = os.path.abspath(folder)
-    else:
-        folder = tempfile.mkdtemp(prefix="superneurons-")
+    if options.collector and not os.path.exists(options.collector):
+        raise BadInput("there is no such library (would be libsuperneurons_cupti.so)",
+                       options.collector)  # fmt: skip
+    check_writable(options.output)
+    folder = _raw_folder(options.keep_raw)
     try:
         code = _run(command, _environment(folder, options))
-        written = _convert(folder, options, command[0])
+        kept = raw_files(folder)
+        if kept:
+            written = _convert(folder, options, called)
+        else:
+            say(f"{command[0]}: nothing was captured: {_nothing(folder, options, code)}")
+            written = False
+    except CannotStart:
+        kept, written = [], False
+        raise
+    except BaseException:  # Ctrl-C while it converts
+        kept, written = raw_files(folder), False
+        raise
     finally:
-        if not options.keep_raw:
+        if kept and not written:
+            say(keep(folder, options.output, called.convert))
+        elif not options.keep_raw:
             shutil.rmtree(folder, ignore_errors=True)
     return code if code != 0 or written else 2
 
 
-def _convert(folder: str, options: argparse.Namespace, program: str) -> bool:
-    if not raw_files(folder):
-        say(f"{program}: nothing was captured: {_nothing(folder, options)}")
-        return False
+def _raw_folder(named: str) -> str:
+    """Where the program writes: the folder that was named, or a temporary one."""
+    if not named:
+        return tempfile.mkdtemp(prefix="superneurons-")
+    try:
+        os.makedirs(named, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot be made ({error.strerror})", named) from None
+    if raw_files(named):
+        raise BadInput("holds a raw capture already (would be a new folder)", named)
+    check_writable(os.path.join(named, "capture"))
+    return os.path.abspath(named)
+
+
+def _convert(folder: str, options: argparse.Namespace, called: Called) -> bool:
+    """Whether all that was captured has become a trace."""
+    problems: list[BadInput] = []
     try:
         reports = convert_all(folder, options.output, name=options.name, batch=options.batch,
-                              strip_recompute=options.strip_recompute)  # fmt: skip
-    except BadInput as error:
-        say(str(error))
+                              strip_recompute=options.strip_recompute, problems=problems)  # fmt: skip
+    except Exception as error:  # noqa: BLE001
+        say(f"{options.output}: no trace ({type(error).__name__}: {error})")
         return False
     for report in reports:
         for line in report.lines():
             say(line)
-    return True
+    for problem in problems:
+        say(str(problem))
+    return not problems
 
 
-def main() -> int:
+def main(called: Called = MODULE) -> int:
     try:
-        return launch(sys.argv[1:])
+        return launch(sys.argv[1:], called)
     except BadInput as error:
         say(str(error))
         return 2
+    except CannotStart as error:
+        say(str(error))
+        return error.code
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

@@ -17,6 +17,12 @@ from torch.nn.modules.module import (
 )
 
 _CHECKPOINT = "checkpoint.py"
+_COMPILED = "_orig_mod"  # in torch.compile(module), the module
+
+
+def plain_path(path: str) -> str:
+    """The path of a module as it is without torch.compile."""
+    return ".".join(part for part in path.split(".") if part != _COMPILED) if path else path
 
 
 class Layers:
@@ -45,7 +51,7 @@ class Layers:
         root = len(self.roots)
         self.roots.append(module)
         for path, part in module.named_modules():
-            self._add(part, root, path)
+            self._add(part, root, plain_path(path))
 
     def _add(self, module: torch.nn.Module, root: int, path: str) -> int:
         number = len(self._modules)

@@ -32,9 +32,9 @@ class OffloadSaved:
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
 
     def open(self) -> None:
-        self._hooks.__enter__()  # type: ignore[no-untyped-call]
+        self._hooks.__enter__()
 
-    def pack(self, tensor: torch.Tensor) -> Any:
+    def pack(self, tensor: Any) -> Any:
         recorder = self._recorder()
         device = recorder.device if recorder is not None else "cuda"
         span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))

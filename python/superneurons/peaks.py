@@ -42,7 +42,7 @@ class Peaks:
             before = self._before.get(index(device, optional=True))
             return _merge(stats, before) if before else stats
 
-        def reset_peak_memory_stats(device: Any = None) -> None:
+        def reset_peak_memory_stats(device: Any = None) -> Any:
             self._before.pop(index(device, optional=True), None)
             self._open = False
             return reset(device)

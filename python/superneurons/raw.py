@@ -14,7 +14,7 @@ JSON Lines, one file per process. The first line is the header. In the order in 
     step_end  step, ns
     untouched ns, host_ns, allocated, reserved        training steps that nobody watched
     note      text                                    what went wrong
-    end
+    end       why                                     what ended it early, or ""
 
 An access is `[s, offset, length]` in bytes. A call has `in` and `out`, `makes` (storages new with
 it), `once` (written by its first run only), `random`, `sync` (the host waits for the device),

@@ -8,14 +8,14 @@ this is left in the program.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,11 +24,15 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from superneurons.dispatch import Recorder, State
+from superneurons.collector import NAME, Collector, Tags
+from superneurons.dispatch import Recorder
+from superneurons.eager import Eager
 from superneurons.layers import Layers
 from superneurons.memory_history import MemoryHistory, workspaces
 from superneurons.peaks import Peaks
 from superneurons.raw import RawWriter
+from superneurons.rounds import Rounds
+from superneurons.states import named_states
 
 current: Session | None = None  # of this process: PyTorch's hooks are of the process too
 
@@ -54,56 +58,6 @@ def say(text: str) -> None:
         print(f"superneurons: {text}", file=sys.stderr, flush=True)
 
 
-class Rounds:
-    """Training steps of a program with several optimizers: one has ended when every optimizer has
-    stepped since the last ended. An optimizer that is new belongs to the step that seemed to be
-    over."""
-
-    def __init__(self) -> None:
-        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._stepped: set[int] = set()
-        self.count = 0
-
-    def stepped(self, optimizer: Any) -> bool:
-        """Whether this ends a training step."""
-        if optimizer not in self._known:
-            self._known.add(optimizer)
-            self._stepped.clear()
-            if len(self._known) > 1:
-                return False
-            self.count += 1
-            return True
-        self._stepped.add(id(optimizer))
-        if {id(known) for known in self._known} <= self._stepped:
-            self._stepped.clear()
-            self.count += 1
-            return True
-        return False
-
-
-class Tags:
-    """Tells the CUPTI collector and the allocator's history which op runs."""
-
-    def __init__(self, library: Any, memory: MemoryHistory | None) -> None:
-        self._push = self._pop = None
-        self._mark = memory.mark if memory is not None else None
-        if library is not None:
-            self._push, self._pop = library.superneurons_tag_push, library.superneurons_tag_pop
-            self._push.argtypes = [ctypes.c_uint64]
-
-    def push(self, step: int, call: int) -> None:
-        if self._push is not None:
-            self._push((step + 1) << 32 | call)
-        if self._mark is not None:
-            self._mark(f"{step}.{call}")
-
-    def pop(self) -> None:
-        if self._pop is not None:
-            self._pop()
-        if self._mark is not None:
-            self._mark("")
-
-
 class Session:
     """Idle → warm-up → watched → timed → over. `end()` may come at any time."""
 
@@ -125,17 +79,24 @@ class Session:
         self._layers: Layers | None = None
         self._recorder: Recorder | None = None
         self._memory: MemoryHistory | None = None
-        self._library: Any = None
+        self._collector: Collector | None = None
+        self._notes: list[str] = []  # before there is a file to write them to
         self._offload: Any = None
         self._times: list[int] = []
         self._events: list[Any] = []
         self._peaks = Peaks(torch)
+        self._watched = 0  # training steps that were watched to their end
         self._began = 0
+        self.on_step: Callable[[int], None] = lambda count: None  # of warm-up that ended
+        self._eager = Eager(lambda: self._note(
+            "torch.compile was off until the capture was over: the program as written was captured"
+        ))  # fmt: skip
         self._handles = [
             register_optimizer_step_pre_hook(self._guarded(self._before_step)),
             register_optimizer_step_post_hook(self._guarded(self._after_step)),
         ]
-        os.register_at_fork(after_in_child=self._forked)
+        os.register_at_fork(after_in_child=partial(_forked, weakref.ref(self)))
+        self._eager.open()
         if options.offload:
             from superneurons.offload import OffloadSaved
 
@@ -155,9 +116,11 @@ class Session:
 
         return guarded
 
-    def _forked(self) -> None:
+    def forked(self) -> None:
         """In a child process: everything here belongs to the parent."""
         self.state = "over"
+        with contextlib.suppress(Exception):
+            self._eager.close()
         if self._recorder is not None:
             self._recorder.active = False
         if self.raw is not None:
@@ -196,14 +159,16 @@ class Session:
 
     def _boundary(self) -> None:
         self.ended += 1
-        if self.state == "warmup" and self.ended >= self.options.warmup:
-            self._start()
+        if self.state == "warmup":
+            self.on_step(self.ended)
+            if self.ended >= self.options.warmup:
+                self._start()
         elif self.state == "watched":
             self._end_watched_step()
         elif self.state == "timed":
             self._note_time()
             if len(self._times) > self.options.untouched:
-                self.end()
+                self.end("")
                 if self.options.stop_after:
                     say(f"the program ends here, after {self.ended} training steps (--stop-after)")
                     raise SystemExit(0)
@@ -213,45 +178,55 @@ class Session:
     def _start(self) -> None:
         if torch._C._autograd._profiler_enabled():
             return self.give_up("torch.profiler is active, and only one of us can see the device")
+        cuda = torch.cuda.is_available()
+        if self.options.device == "cuda" and not cuda:
+            return self.give_up("this PyTorch sees no CUDA device (--device cuda)")
         device = self.options.device or (
-            "cuda" if torch.cuda.is_available() and torch.cuda.is_initialized() else "cpu"
+            "cuda" if cuda and torch.cuda.is_initialized() else "cpu"
         )
         self.device = device
-        if device == "cuda" and self.options.collector:
-            problem = self._start_library()
+        if device == "cuda":
+            problem = self._start_collector()
             if problem:
                 return self.give_up(problem)
-        if device == "cuda":
             torch.cuda.synchronize()
             self._memory = MemoryHistory(torch)
             self._memory.open()
         self.raw = RawWriter(self.raw_path(), self._header())
+        for text in self._notes:
+            self._note(text)
         if self._memory is not None and self._memory.closed_because:
             self._note(f"workspaces are not known: {self._memory.closed_because}")
         self._layers = Layers(self._announce)
         if self._model is not None:
             self._layers.add_root(self._model)
-        tags = Tags(self._library, self._memory)
+        tags = Tags(self._collector, self._memory)
         self._recorder = Recorder(self.raw, self._layers, tags, device)
         self._recorder.on_failure = self.fail
-        self.state, self._watched = "watched", 0
+        self.state = "watched"
         self._thread = threading.get_ident()
         self._layers.open()
-        self._recorder.__enter__()
+        self._recorder.__enter__()  # type: ignore[no-untyped-call]
         self._start_watched_step()
 
-    def _start_library(self) -> str:
-        """Sets the CUPTI collector going; says what went wrong, or nothing."""
-        try:
-            library = ctypes.PyDLL(self.options.collector)
-        except OSError as error:
-            self.reason = f"no times of kernels: the tracer cannot be loaded ({error})"
+    def _start_collector(self) -> str:
+        """Why nothing of the device can be seen, or "". Without the library the rest can."""
+        unknown = "the times of kernels are not known: "
+        if not self.options.collector:
+            self._notes.append(f"{unknown}{NAME} was not found (it is built where CUDA is; --library names it)")
             return ""
-        error = ctypes.create_string_buffer(512)
-        if library.superneurons_trace_start(error, ctypes.c_size_t(512)) != 0:
-            return error.value.decode("utf-8", "replace")
-        self._library = library
-        return ""
+        try:
+            collector = Collector(self.options.collector)
+        except (OSError, AttributeError) as error:
+            self._notes.append(f"{unknown}the collector cannot be loaded ({error})")
+            return ""
+        problem = collector.start()
+        if not problem:
+            self._collector = collector
+        return problem
+
+    def _living_optimizers(self) -> list[Any]:
+        return [optimizer for known in self._optimizers if (optimizer := known()) is not None]
 
     def raw_path(self) -> str:
         return os.path.join(self.options.folder, f"capture.{self.process}.jsonl")
@@ -267,7 +242,7 @@ class Session:
             "rank": int(os.environ.get("RANK", -1)),
             "world": int(os.environ.get("WORLD_SIZE", 1)),
             "tf32": bool(cuda and torch.backends.cuda.matmul.allow_tf32),
-            "activities": self._library is not None,
+            "activities": self._collector is not None,
             "memory": bool(self._memory and not self._memory.closed_because),
             "options": asdict(self.options),
         }
@@ -283,10 +258,12 @@ class Session:
     def _note(self, text: str) -> None:
         if self.raw is not None:
             self.raw.line({"r": "note", "text": text})
+        else:
+            self._notes.append(text)
 
     def _start_watched_step(self) -> None:
         assert self._recorder and self._layers and self.raw
-        self._recorder.states(self._states())
+        self._recorder.states(named_states(self._layers, self._living_optimizers()))
         self._layers.start_step()
         cuda = self.device == "cuda"
         allocated = torch.cuda.memory_allocated() if cuda else 0
@@ -296,40 +273,8 @@ class Session:
         self._began = time.perf_counter_ns()
         self._recorder.start_step(self._watched)
 
-    def _states(self) -> Iterator[State]:
-        """Tensors that outlive the step and have a name; of two names of a storage the later gives
-        the role."""
-        assert self._layers
-        named: dict[int, tuple[str, int]] = {}
-        for number, root in enumerate(self._layers.roots):
-            for path, module in root.named_modules():
-                layer = self._layers.ids.get(id(module), -1)
-                prefix = f"{number}:" + (path + "." if path else "")
-                for name, parameter in module.named_parameters(recurse=False):
-                    named[id(parameter)] = (prefix + name, layer)
-                for name, buffer in module.named_buffers(recurse=False):
-                    yield State("buffer", prefix + name, layer, buffer)
-        optimizers = [optimizer for known in self._optimizers if (optimizer := known()) is not None]
-        parameters = [p for root in self._layers.roots for p in root.parameters()]
-        for count, optimizer in enumerate(optimizers):
-            for position, parameter in enumerate(_parameters_of(optimizer)):
-                if id(parameter) not in named:
-                    named[id(parameter)] = (f":optimizer{count}.{position}", -1)
-                    parameters.append(parameter)
-        for parameter in parameters:
-            name, layer = named[id(parameter)]
-            if parameter.grad is not None:
-                yield State("gradient", name, layer, parameter.grad)
-            yield State("parameter", name, layer, parameter)
-        for optimizer in optimizers:
-            for parameter in _parameters_of(optimizer):
-                name, layer = named[id(parameter)]
-                for key, value in optimizer.state.get(parameter, {}).items():
-                    if isinstance(value, torch.Tensor):
-                        yield State("optimizer_state", f"{name}.{key}", layer, value)
-
     def _end_watched_step(self) -> None:
-        assert self._recorder and self.raw
+        assert self._recorder and self._layers and self.raw
         if threading.get_ident() != self._thread:
             return
         self._recorder.active = False
@@ -343,12 +288,12 @@ class Session:
         self._watched += 1
         if self._watched < self.options.steps:
             return self._start_watched_step()
-        self._recorder.states(self._states())
+        self._recorder.states(named_states(self._layers, self._living_optimizers()))
         self._stop_watching()
         if self.options.untouched > 0:
             self._start_timing()
         else:
-            self.end()
+            self.end("")
 
     def _stop_watching(self) -> None:
         recorder, self._recorder = self._recorder, None
@@ -363,10 +308,10 @@ class Session:
         if self._memory is not None:
             self._memory.close()
             self._memory = None
-        library, self._library = self._library, None
-        if library is not None:
+        collector, self._collector = self._collector, None
+        if collector is not None:
             path = os.path.join(self.options.folder, f"activities.{self.process}.jsonl")
-            if library.superneurons_trace_stop(path.encode()) != 0:
+            if not collector.stop(path):
                 self._note("the activities of the device could not be written")
 
     # The untouched training steps.
@@ -399,7 +344,7 @@ class Session:
 
     # The end.
 
-    def end(self) -> None:
+    def end(self, why: str = "the program ended") -> None:
         """Leaves the program as it was. May be called at any time, and twice."""
         if self.state == "over" or os.getpid() != self.process:
             return
@@ -408,12 +353,11 @@ class Session:
             self._stop_watching()
         elif state == "timed":
             self._write_times()
+        self._eager.close()
         if state == "warmup" and not self.reason:
-            self.reason = f"the program ended after {self.ended} training steps"
+            self.reason = f"{why} after {self.ended} training steps"
         if self.raw is not None:
-            if self.reason:
-                self._note(self.reason)
-            self.raw.line({"r": "end"})
+            self.raw.line({"r": "end", "why": self.reason or why})
             self.raw.close()
         for handle in self._handles:
             handle.remove()
@@ -431,14 +375,17 @@ class Session:
         """Something here went wrong: the program goes on without it."""
         if self.state == "over":
             return
-        self.reason = f"the capture failed ({type(error).__name__}: {error})"
+        self.reason = f"the capture failed, {type(error).__name__}: {error}"
         say(f"{self.reason}; the program goes on")
         with contextlib.suppress(Exception):
             self.end()
 
 
-def _parameters_of(optimizer: Any) -> list[Any]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+def _forked(session: weakref.ref[Session]) -> None:
+    """Of a hook that can never be taken away: it must not keep the session alive."""
+    known = session()
+    if known is not None:
+        known.forked()
 
 
 def _innermost() -> Any:

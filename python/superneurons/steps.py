@@ -82,7 +82,14 @@ class Overview:
     untouched: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     cut: str = ""
+    why: str = ""  # the capture ended before all was captured that was asked for
     host_ns: dict[int, list[int]] = field(default_factory=dict)  # of calls, in steps alike
+
+    def asked(self, option: str) -> int:
+        """Training steps that were to be watched ("steps") or timed ("untouched"); 0: not known."""
+        options = self.header.get("options")
+        value = options.get(option) if isinstance(options, dict) else None
+        return value if type(value) is int and value > 0 else 0
 
     def alike(self, step: int) -> list[int]:
         """The steps that made the same calls as this one."""
@@ -135,6 +142,8 @@ def overview(reader: RawReader) -> Overview:
             found.untouched = record
         elif kind == "note":
             found.notes.append(text(record, "text", reader))
+        elif kind == "end":
+            found.why = text({"why": "", **record}, "why", reader)
         if found.calls:
             found.calls[-1] = max(found.calls[-1], calls)
     found.header, found.cut = reader.header, reader.cut

@@ -1,14 +1,18 @@
-"""The PyTorch capture on the CPU: what it writes is a lawful trace that can be planned for."""
+"""The PyTorch capture on the CPU: what it writes is a lawful trace that can be planned for, and it
+never stands in the program's way."""
 
 import gzip
 import importlib
 import os
+import re
+import shutil
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import superneurons  # noqa: E402
+from superneurons.convert import convert_all  # noqa: E402
 from superneurons.files import BadInput  # noqa: E402
 from superneurons.traces import read_trace  # noqa: E402
 from torch_models import Block, Checkpointed, ConvNet, Lstm, Mlp, training  # noqa: E402
@@ -240,24 +244,94 @@ def test_steps_can_be_marked_where_there_is_no_optimizer(tmp_path):
     superneurons.training_step()  # and does nothing without a capture
 
 
-def test_too_few_training_steps_are_an_error_but_not_the_programs(tmp_path):
+def test_too_few_training_steps_are_said_and_the_program_goes_on(tmp_path, capsys):
     _, step = made(Mlp)
-    with pytest.raises(BadInput, match="ended after 1 training steps"):
-        with superneurons.capture(str(tmp_path / "t.jsonl"), warmup=5):
-            step()
+    with superneurons.capture(str(tmp_path / "t.jsonl"), warmup=5) as capture:
+        step()
+    assert capture.report is None and "ended after 1 training steps" in capture.problem
     with pytest.raises(ZeroDivisionError):
         with superneurons.capture(str(tmp_path / "t.jsonl"), warmup=5):
             step()
             raise ZeroDivisionError
     assert os.listdir(tmp_path) == []
+    assert capsys.readouterr().err.count("nothing was captured: the `with` block ended after 1") == 2
+
+
+@pytest.mark.parametrize(("place", "why"), [("none/t.jsonl", "there is no folder"), (".", "a folder")])
+def test_where_no_trace_can_be_written_is_known_before_any_training(tmp_path, place, why):
+    with pytest.raises(BadInput, match=why):
+        superneurons.capture(str(tmp_path / place))
+
+
+def test_less_than_was_asked_for_is_said(tmp_path):
+    for ran, said in [
+        (2, "training step 1 of 3 is the last that was watched to its end"),
+        (5, "1 of 4 untouched training steps were timed"),
+        (4, "the time and the peaks of an untouched training step are not known"),
+    ]:
+        _, step = made(Mlp)
+        path = str(tmp_path / "t.jsonl")
+        with superneurons.capture(path, warmup=1, steps=3, untouched=4) as capture:
+            for _ in range(ran):
+                step()
+        assert any(said in each for each in capture.report.warnings)
+        assert "the `with` block ended" in capture.report.warnings[0]
+
+
+def test_a_failure_of_the_conversion_keeps_what_it_was_made_from(tmp_path, capsys, monkeypatch):
+    from superneurons import context
+
+    def broken(*_, **__):
+        raise RuntimeError("broken")
+
+    _, step = made(Mlp)
+    with monkeypatch.context() as patch:
+        patch.setattr(context, "convert", broken)
+        with superneurons.capture(str(tmp_path / "t.jsonl"), warmup=1, steps=1, untouched=0):
+            [step() for _ in range(3)]
+    said = capsys.readouterr().err
+    assert "t.jsonl: no trace (RuntimeError: broken)" in said
+    folder = re.search(r"is kept in (\S+): `python -m superneurons.convert (\S+) -o (\S+)`", said)
+    assert folder[1] == folder[2] and folder[3] == str(tmp_path / "t.jsonl")
+    convert_all(folder[1], folder[3])
+    shutil.rmtree(folder[1])
+    assert read_trace(folder[3]).ops
 
 
 def test_a_profiler_that_is_active_wins(tmp_path, capsys):
     _, step = made(Mlp)
     with torch.profiler.profile():
-        with pytest.raises(BadInput, match="torch.profiler is active"):
-            captured(tmp_path, step)
+        with superneurons.capture(str(tmp_path / "t.jsonl"), warmup=1) as capture:
+            [step() for _ in range(3)]
+    assert "torch.profiler is active" in capture.problem and os.listdir(tmp_path) == []
     assert capsys.readouterr().err.count("not captured: torch.profiler is active") == 1
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_compiled_functions_run_as_written_and_compiled_again_afterwards(tmp_path, late):
+    compiled = []
+
+    def backend(graph, inputs):
+        compiled.append(graph)
+        return graph
+
+    model, _ = made(Mlp)
+    if not late:
+        model = torch.compile(model, backend=backend)
+        model(Mlp.data())
+    seen = len(compiled)
+    with superneurons.capture(str(tmp_path / "t.jsonl"), warmup=1, untouched=1) as capture:
+        if late:
+            model = torch.compile(model, backend=backend, fullgraph=True)
+        step = training(model)
+        [step() for _ in range(5)]
+    assert len(compiled) == seen
+    assert [each for each in capture.report.warnings if "torch.compile was off" in each]
+    assert {op.layer for op in capture.report.trace.ops if op.kind == "aten::addmm"} == {"0", "2"}
+    assert {t.layer for t in capture.report.trace.tensors if t.role == "parameter"} == {"0", "2"}
+    torch._dynamo.reset()
+    model(Mlp.data())
+    assert len(compiled) == seen + 1
 
 
 def test_nothing_is_left_behind_in_pytorch(tmp_path):

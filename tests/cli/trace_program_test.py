@@ -141,7 +141,8 @@ def test_a_command_without_cuda_is_told_so(call, tmp_path):
 
 
 def test_bad_usage(call, superneurons_with_library):
-    assert "cannot be started" in call("no-such-program").stderr
+    missing = call("no-such-program")
+    assert missing.returncode == 127 and "no-such-program: not found" in missing.stderr
     assert "no command follows --" in call().stderr
     for words in (["trace", "small_cnn", "-o", "x", "--", "true"], ["trace", "-o", "x"]):
         done = subprocess.run(

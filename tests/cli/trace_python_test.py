@@ -17,8 +17,9 @@ def call(tmp_path):
         pytest.skip("superneurons is not built")
 
     def run(*words, options=(), environment=None, python=sys.executable):
+        output = [] if "-o" in options else ["-o", "t.jsonl"]
         return subprocess.run(
-            [program, "trace", "-o", "t.jsonl", *options, "--", python, *words],
+            [program, "trace", *output, *options, "--", python, *words],
             cwd=tmp_path, capture_output=True, text=True, check=False,
             env={**os.environ, **(environment or {})},
         )  # fmt: skip
@@ -29,7 +30,7 @@ def call(tmp_path):
 def test_a_program_without_pytorch_runs_as_always_and_is_told(call, tmp_path):
     done = call("-c", "import sys; print(sys.stdin.isatty(), 'hello')")
     assert done.stdout.endswith("hello\n") and done.returncode == 2
-    assert "nothing was captured: it did not import PyTorch" in done.stderr
+    assert "nothing was captured: it did not import PyTorch before it ended" in done.stderr
     assert os.listdir(tmp_path) == []
 
 
@@ -59,8 +60,27 @@ def test_a_script_with_a_first_line_of_python_is_python(call, tmp_path):
     assert done.stdout == "trained\n" and "it did not import PyTorch" in done.stderr
 
 
+def test_a_program_that_cannot_be_started_is_said_with_the_exit_code_of_a_shell(call, tmp_path):
+    for missing in ("nosuchprog", "python-no-such-version", "./none/of/these"):
+        done = call(python=missing)
+        assert done.returncode == 127
+        first = f"superneurons: {missing}: not found (would be a program on the PATH, or its path)\n"
+        assert done.stderr == first
+    (tmp_path / "data").write_text("no program")
+    done = call(python="./data")
+    assert done.returncode == 126
+    assert done.stderr.startswith("superneurons: ./data: cannot be started")
+
+
+def test_an_output_that_cannot_be_written_is_known_before_the_program_runs(call, tmp_path):
+    done = call("-c", "print(1)", options=["-o", "none/t.jsonl"])
+    assert done.returncode == 2 and done.stdout == ""
+    (tmp_path / "folder").mkdir()
+    done = call("-c", "print(1)", options=["-o", "folder"])
+    assert done.returncode == 2 and done.stdout == "" and "it is a folder" in done.stderr
+
+
 def test_bad_usage(call, tmp_path):
-    assert "cannot be started" in call(python="python-no-such-version").stderr
     done = call("-c", "print(1)", options=["--untouched", "many"])
     assert done.returncode == 2 and done.stdout == "" and "--untouched" in done.stderr
     (tmp_path / "raw").mkdir()
