@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/policy_list.h"
 #include "cli/session.h"
 #include "ir/files.h"
 #include "ir/trace_io.h"
@@ -28,6 +29,8 @@ struct Comparison {
   std::vector<Outcome> outcomes;
   std::vector<Refusal> refusals;
   std::vector<BoundRow> bounds;
+  std::size_t failures = 0;  // cells whose policy, a command, gave no lawful plan
+  std::optional<Error> first_failure;
 };
 
 /// One trace with what does not depend on the budget.
@@ -43,45 +46,11 @@ using Rows = std::vector<std::vector<std::string>>;
 std::string bytes_or_dash(Bytes bytes) { return bytes.count == 0 ? "-" : format_bytes(bytes); }
 std::string time_or_dash(Nanoseconds ns) { return ns.count == 0 ? "-" : format_time(ns); }
 
-/// Names, options and their values, before any work.
-Status known_policies(const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (is_exec(name)) continue;
-    if (Status checked = check_policy(name); !checked) return checked;
-  }
-  return Ok{};
-}
-
-/// "liveness,offload:need=all,min=1MiB,exec:./a.py b,c": commas part policies, but not the options
-/// of one, and a command takes the rest of its argument.
-std::vector<std::string> split_policies(const std::vector<std::string>& arguments) {
-  std::vector<std::string> names;
-  for (const std::string& argument : arguments) {
-    std::size_t end = 0;
-    for (std::size_t begin = 0; begin <= argument.size(); begin = end + 1) {
-      const bool command = is_exec(std::string_view(argument).substr(begin));
-      end = command ? argument.size() : std::min(argument.find(',', begin), argument.size());
-      const std::string piece = argument.substr(begin, end - begin);
-      const bool option = piece.find('=') < piece.find_first_of(":+");
-      if (option && !command && begin > 0) names.back() += "," + piece;
-      else names.push_back(piece);
-    }
-  }
-  return names;
-}
-
 std::vector<std::string> split_budgets(const std::vector<std::string>& arguments) {
   std::vector<std::string> budgets;
   for (const std::string& argument : arguments)
     for (std::string& piece : split_list(argument)) budgets.push_back(std::move(piece));
   return budgets;
-}
-
-std::vector<std::string> all_policies() {
-  std::vector<std::string> names;
-  for (const PolicyEntry& entry : policies()) names.emplace_back(entry.name);
-  for (const CompositionEntry& entry : compositions()) names.emplace_back(entry.name);
-  return names;
 }
 
 PlanRequest request_for(const std::string& policy, Budget budget, const Options& options,
@@ -178,18 +147,37 @@ Refusal refusal_of(const Subject& subject, const std::string& policy, Budget bud
                   .trace_hash = subject.hash,
                   .budget_bytes = budget.device,
                   .reason = error.message};
+  if (error.code != ErrorCode::does_not_fit) return refusal;
   const auto floor = subject.floors.find(policy);
-  if (error.code != ErrorCode::does_not_fit || floor == subject.floors.end()) return refusal;
-  refusal.smallest_budget_bytes = floor->second.budget;
-  refusal.floor_op = floor->second.op;
+  if (floor != subject.floors.end()) {
+    refusal.smallest_budget_bytes = floor->second.budget;
+    refusal.floor_op = floor->second.op;
+  } else if (error.shortage) {  // of a command, which is asked once
+    refusal.smallest_budget_bytes = error.shortage->smallest_budget;
+    refusal.floor_op = error.shortage->op;
+  }
+  return refusal;
+}
+
+/// Why a command gave no lawful plan, for its row.
+Refusal failure_of(const Subject& subject, const std::string& policy, Budget budget,
+                   const Error& error) {
+  Refusal refusal = refusal_of(subject, policy, budget, error);
+  refusal.failed = true;
+  const std::string named =
+      fmt::format("policy command '{}' ", policy.substr(policy.find(':') + 1));
+  if (refusal.reason.starts_with(named)) refusal.reason.erase(0, named.size());
+  if (policy.find(',') != std::string::npos)
+    refusal.reason += " (a command takes the rest of a list, with its commas: name it last)";
   return refusal;
 }
 
 std::string refusal_text(const Refusal& refusal) {
+  if (refusal.failed) return "no plan: " + refusal.reason;
   if (refusal.smallest_budget_bytes.count == 0) return refusal.reason;
-  return fmt::format("does not fit: needs {} ({} B), set by {}",
-                     format_bytes(refusal.smallest_budget_bytes),
-                     refusal.smallest_budget_bytes.count, refusal.floor_op);
+  return fmt::format("does not fit: needs {} ({} B){}", format_bytes(refusal.smallest_budget_bytes),
+                     refusal.smallest_budget_bytes.count,
+                     refusal.floor_op.empty() ? "" : ", set by " + refusal.floor_op);
 }
 
 std::string share(std::int64_t part, std::int64_t whole) {
@@ -267,6 +255,10 @@ Result<Budget> cell_budget(const Subject& subject, const Options& options,
   return budget;
 }
 
+bool is_refusal(const Error& error) {
+  return error.code == ErrorCode::does_not_fit || error.code == ErrorCode::bad_usage;
+}
+
 /// Appends the outcomes of one trace under one budget and prints them with the winner.
 Status compare_cell(const Subject& subject, const Options& options, const std::string& budget_text,
                     const Session& session, Comparison& all) {
@@ -281,15 +273,18 @@ Status compare_cell(const Subject& subject, const Options& options, const std::s
     session.console.progress(fmt::format("{}: {} at {}", trace.name, policy, budget_text));
     const auto plan = make_plan(trace, profile, request_for(policy, *budget, options, session),
                                 predictor(trace, profile, &session.stop));
+    auto outcome = plan ? evaluate(trace, *plan, profile) : Result<Outcome>(plan.error());
     // A refusal is an answer about this cell; names and options were checked before.
-    if (!plan && plan.error().code != ErrorCode::does_not_fit &&
-        plan.error().code != ErrorCode::bad_usage)
-      return plan.error();
-    if (!plan) {
-      refused.push_back(refusal_of(subject, policy, *budget, plan.error()));
+    if (!outcome && is_refusal(outcome.error())) {
+      refused.push_back(refusal_of(subject, policy, *budget, outcome.error()));
       continue;
     }
-    auto outcome = evaluate(trace, *plan, profile);
+    // What a command does wrong is its own affair, and not that of the other policies.
+    if (!outcome && is_exec(policy) && outcome.error().code != ErrorCode::cancelled) {
+      refused.push_back(failure_of(subject, policy, *budget, outcome.error()));
+      if (all.failures++ == 0) all.first_failure = outcome.error();
+      continue;
+    }
     if (!outcome) return outcome.error();
     outcome->trace_hash = subject.hash;
     outcome->scaled_from = subject.loaded.scaled_from;
@@ -316,9 +311,9 @@ Status compare_trace(const Options& options, const Session& session, Comparison&
   const Trace& trace = subject.loaded.trace;
   subject.hash = hash_of(subject.loaded);
   const bool measured = trace.capability(Fact::durations) == Capability::exact;
-  session.console.print(fmt::format(
-      "{}: {} ops, batch {}, times {} {}\n\n", trace.name, trace.ops.size(), trace.batch,
-      measured ? "measured on" : "estimated:", measured ? trace.device : trace.origin));
+  session.console.print(
+      fmt::format("{}: {} ops, {}times {} {}\n\n", trace.name, trace.ops.size(), batch_text(trace),
+                  measured ? "measured on" : "estimated:", measured ? trace.device : trace.origin));
   if (Status status = find_floors(subject, options, session); !status) return status;
   add_bounds(subject, options, session, all);
   for (const std::string& budget : options.budgets)
@@ -341,6 +336,12 @@ Status compare(Options options, const Session& session) {
           options.json, format_json(all.outcomes, session.options, all.refusals, all.bounds));
       !status)
     return status;
+  if (all.first_failure)
+    return Error{.code = all.first_failure->code,
+                 .message = fmt::format("{} of {} cells have no plan because a command failed; the "
+                                        "first: {}",
+                                        all.failures, all.outcomes.size() + all.refusals.size(),
+                                        all.first_failure->message)};
   if (!all.outcomes.empty()) return Ok{};
   return Error{.code = ErrorCode::does_not_fit,
                .message = "no policy fits any of the budgets (--budgets floor finds the smallest)"};
@@ -354,8 +355,10 @@ void add_compare_command(cli::App& app, Session& session) {
                               "traces/alexnet-b128.jsonl.gz --budgets 2GiB,90%,floor",
                               [options, &session] { return compare(*options, session); });
   command->add_option("traces", options->traces, "trace files")->required();
-  command->add_option("--policies", options->policies,
-                      "e.g. liveness,offload:need=all; default: all of `superneurons policies`");
+  command->add_option(
+      "--policies", options->policies,
+      "e.g. liveness,offload:need=all,exec:COMMAND; a command takes what follows, up to "
+      "the next ,exec: (default: all of `superneurons policies`)");
   command
       ->add_option("--budgets", options->budgets,
                    "e.g. 12GiB,60%,floor; floor is the smallest at which any of them fits")

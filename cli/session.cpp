@@ -233,6 +233,10 @@ Result<Loaded> load(const Target& target, const Session& session) {
   return loaded;
 }
 
+std::string batch_text(const Trace& trace) {
+  return trace.batch > 0 ? fmt::format("batch {}, ", trace.batch) : "";
+}
+
 std::string hash_of(const Loaded& loaded) {
   return loaded.recorded_hash.empty() ? trace_hash(loaded.trace) : loaded.recorded_hash;
 }

@@ -83,6 +83,8 @@ struct Loaded {
 /// With --device, the times of a trace of another device are scaled to that one, if there is a
 /// profile of both. Notes it, and where times are of another device all the same.
 Result<Loaded> load(const Target& target, const Session& session);
+/// "batch 64, "; nothing where the trace does not tell its batch.
+std::string batch_text(const Trace& trace);
 /// What plans name the trace by: scaled times do not make it another trace.
 std::string hash_of(const Loaded& loaded);
 

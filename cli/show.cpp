@@ -74,8 +74,8 @@ std::map<std::string, KindRow> kinds_of(const Trace& trace) {
 }
 
 std::string header_text(const Trace& trace, const std::string& hash) {
-  std::string text = fmt::format("{}: {} ops, {} tensors, batch {}, {}, lowering {}, hash {}\n",
-                                 trace.name, trace.ops.size(), trace.tensors.size(), trace.batch,
+  std::string text = fmt::format("{}: {} ops, {} tensors, {}{}, lowering {}, hash {}\n", trace.name,
+                                 trace.ops.size(), trace.tensors.size(), batch_text(trace),
                                  trace.math, trace.lowering, hash);
   text += fmt::format("origin: {}\ndevice: {}\n", trace.origin,
                       trace.device.empty() ? "none" : trace.device);

@@ -183,8 +183,9 @@ Broken Checker::take(TensorId tensor, Copy& copy, Bytes& used) {
   std::uint32_t& occupant = in_home_[copy.home];
   if (occupant != kNoIndex)
     return broken(Law::end_differs_from_begin, tensor,
-                  fmt::format("{} takes a home that {} has not left", name(tensor),
-                              trace_.tensors[occupant].name));
+                  fmt::format("{0} takes a home that {1} has not left (would free {1} before, or "
+                              "let its carry begin nowhere, where no op needs it)",
+                              name(tensor), trace_.tensors[occupant].name));
   occupant = tensor.index;
   return {};
 }
@@ -268,8 +269,8 @@ Broken Checker::absent_at_end(TensorId tensor, Law law) const {
   const Copies& copies = copies_[tensor.index];
   if (!copies.device.here && !copies.host.here) return {};
   return broken(law, tensor,
-                fmt::format("{} is still on the {} at the end", name(tensor),
-                            copies.device.here ? "device" : "host"));
+                fmt::format("{} is still on the {} at the end (would be given back before)",
+                            name(tensor), copies.device.here ? "device" : "host"));
 }
 
 Broken Checker::end_of_carry(std::uint32_t index) const {
@@ -282,7 +283,8 @@ Broken Checker::end_of_carry(std::uint32_t index) const {
   const std::uint32_t last = versions_.last[tensor.index];
   if (!copy.here)
     return broken(Law::end_differs_from_begin, tensor,
-                  fmt::format("{} is not on the {}, where it must be at the next start",
+                  fmt::format("{} is not on the {}, where it must be at the next start (would be "
+                              "kept there, as its carry began)",
                               name(tensor), home ? "device" : "host"));
   if (copy.version != last)
     return broken(Law::end_differs_from_begin, tensor,

@@ -94,6 +94,11 @@ bool is_exec(std::string_view policy) {
   return policy == "exec" || policy.starts_with("exec:") || policy.starts_with("exec,");
 }
 
+Status check_exec(std::string_view policy) {
+  const Result<ExecRequest> request = parse(policy);
+  return request ? Status(Ok{}) : Status(request.error());
+}
+
 Result<Plan> exec_policy(const Trace& trace, const DeviceProfile& profile,
                          const PlanRequest& request) {
   Result<ExecRequest> exec = parse(request.policy);

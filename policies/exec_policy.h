@@ -14,6 +14,8 @@
 namespace superneurons {
 
 bool is_exec(std::string_view policy);
+/// bad_usage for a malformed request; the command itself is not tried.
+Status check_exec(std::string_view policy);
 
 /// bad_usage for a malformed request; bad_input if the command cannot run, fails, is killed, takes
 /// longer than its timeout (60 s), writes more than 256 MiB, or writes something that is no plan of

@@ -176,6 +176,7 @@ Json json_of(const Refusal& refusal) {
     json["smallest_budget_bytes"] = refusal.smallest_budget_bytes.count;
   put(json, "floor_op", refusal.floor_op);
   put(json, "reason", refusal.reason);
+  if (refusal.failed) json["failed"] = true;
   return json;
 }
 

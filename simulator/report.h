@@ -24,6 +24,7 @@ struct Refusal {
   Bytes smallest_budget_bytes{};  // at which this policy fits; 0 where that is unknown
   std::string floor_op;           // sets it
   std::string reason;             // one sentence
+  bool failed = false;            // the policy, a command, gave no lawful plan at all
 };
 
 /// What limits every policy, or what a policy takes without limit.
@@ -76,8 +77,8 @@ std::string format_replay(const Outcome& outcome);
 ///   time_refused       why step_ns does not predict measured_step_ns      replay, where it does
 ///   not
 /// `options` is what the caller was asked for, name to text. A comparison adds "infeasible" and
-/// "bounds": lists of objects with the fields of Refusal and BoundRow, those that are 0 or "" left
-/// out.
+/// "bounds": lists of objects with the fields of Refusal and BoundRow, those that are 0, "" or
+/// false left out.
 std::string format_json(std::span<const Outcome> outcomes,
                         const std::map<std::string, std::string>& options = {},
                         std::span<const Refusal> refusals = {},

@@ -14,12 +14,13 @@ from superneurons.traces import trace_hash  # noqa: E402
 request = read_request()
 trace = request.trace
 last = {access.tensor: i for i, op in enumerate(trace.ops) for access in op.reads + op.writes}
-for carry in trace.carry:  # at home on the device, before and after
+plan = Plan(trace_hash(trace), request.budget, "keep_most", request.allocator)
+for carry in trace.carry:
+    plan.begin.append("device")  # at home there, before and after
+    if carry.start != carry.end and carry.start not in last:
+        plan.steps.append(Step("free", carry.start))  # no op will, and `end` takes over its home
+for carry in trace.carry:
     last.pop(carry.end, None)
-
-plan = Plan(
-    trace_hash(trace), request.budget, "keep_most", request.allocator, ["device"] * len(trace.carry)
-)
 for i, op in enumerate(trace.ops):
     plan.steps.append(Step("run", i, op.recorded))
     for tensor in sorted({access.tensor for access in op.reads + op.writes}):
