@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from superneurons.files import BadInput, read_bytes
+from superneurons.files import BadInput, read_bytes, what_file_it_is, what_it_is
 
 FORMAT = "superneurons-crossover"
 GIB = 1 << 30
@@ -83,7 +83,7 @@ def parse(text: str | bytes, name: str = "the result") -> Crossover:
     try:
         value = json.loads(text)
         if value["format"] != FORMAT:
-            raise BadInput(f'is no crossover result (format {value["format"]!r})', name)
+            raise BadInput(f"{what_it_is(value)} (would be a result of bench/crossover.py)", name)
         devices = [
             Device(
                 name=row["name"],
@@ -99,6 +99,9 @@ def parse(text: str | bytes, name: str = "the result") -> Crossover:
         ]
         return Crossover(str(value["trace"]), list(value["policies"]), devices)
     except (ValueError, KeyError, TypeError) as error:
+        other = what_file_it_is(text.encode("utf-8", "replace") if isinstance(text, str) else text)
+        if other and FORMAT not in other:
+            raise BadInput(f"{other} (would be a result of bench/crossover.py)", name) from None
         raise BadInput(f"is no result of bench/crossover.py ({error})", name) from None
 
 

@@ -22,6 +22,7 @@ from superneurons.files import (
     parse_json,
     read_bytes,
     run_main,
+    what_file_it_is,
 )
 
 LARGE_ERROR = 8.0  # percent: above it a cell needs a named cause
@@ -64,7 +65,11 @@ def read_fidelity(path: str) -> list[Cell]:
     """Reads the rows; of a cell that was measured again the last counts."""
     known = {each.name for each in fields(Cell)}
     cells: dict[tuple[str, str, str], Cell] = {}
-    for number, text in lines_of(read_bytes(path), path):
+    data = read_bytes(path)
+    other = what_file_it_is(data)
+    if other:
+        raise BadInput(f"{other} (would be rows of superneurons_fidelity)", path)
+    for number, text in lines_of(data, path):
         try:
             row = parse_json(text)
         except ValueError as error:

@@ -13,7 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from superneurons.files import FORMAT_VERSION, BadInput, header_problem, lines_of, parse_json
+from superneurons.files import (
+    FORMAT_VERSION,
+    BadInput,
+    header_problem,
+    lines_of,
+    not_json,
+    parse_json,
+)
 
 _NEVER = object()  # as the plain value of a field: it is always written
 
@@ -275,7 +282,7 @@ class RecordReader:
                 raise BadInput(error.message, name, self.line) from None
             except ValueError as error:
                 if header is None:
-                    raise BadInput(f"is not JSON: {error}", name, self.line) from None
+                    raise BadInput(not_json(error, data, self.format), name, self.line) from None
                 unfinished = f"is not JSON: {error}"  # unless nothing follows: then it is cut off
                 last = self.line
                 continue

@@ -97,6 +97,54 @@ def _depth(value: Any) -> int:
     return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
 
 
+# What the program and this package write, in words.
+_FORMS = {
+    "superneurons-trace": "a trace",
+    "superneurons-plan": "a plan",
+    "superneurons-profile": "a device profile",
+    "superneurons-result": "a result of compare, simulate or replay",
+    "superneurons-memory": "memory over plan steps, of simulate --memory",
+    "superneurons-layer-steps": "memory over layer steps, of simulate --layer-steps",
+    "superneurons-show": "a result of show",
+    "superneurons-check": "a result of check",
+    "superneurons-fit": "a result of fit",
+    "superneurons-crossover": "a result of bench/crossover.py",
+    "superneurons-activities": "a tracer's log, from which convert makes a trace",
+    "superneurons-capture": "a raw capture of PyTorch, from which convert makes a trace",
+}
+
+
+def what_it_is(value: Any) -> str:
+    """What a JSON value says that it is; "" where it says nothing."""
+    if not isinstance(value, dict):
+        return ""
+    if "format" not in value:
+        return "is a timeline for Perfetto" if "traceEvents" in value else ""
+    form = value["format"]
+    words = f", {_FORMS[form]}" if isinstance(form, str) and form in _FORMS else ""
+    return f"the format is {json.dumps(form)}{words}"
+
+
+def what_file_it_is(data: bytes) -> str:
+    """The same of a file, one JSON object or JSON Lines."""
+    for text in (data, data.split(b"\n", 1)[0]):
+        with contextlib.suppress(ValueError):
+            return what_it_is(parse_json(text.decode("utf-8")))
+    return ""
+
+
+def wanted_form(format: str) -> str:
+    """What a file would be, for messages."""
+    words = f"{_FORMS[format]}, " if format in _FORMS else ""
+    return f' (would be {words}"format":"{format}" and "version":"{FORMAT_VERSION}")'
+
+
+def not_json(error: ValueError, data: bytes, format: str) -> str:
+    """What is wrong with a text in which parse_json found `error`: it may be another file of ours."""
+    other = what_file_it_is(data)
+    return other + wanted_form(format) if other else json_problem(error)
+
+
 def read_json_object(path: str, format: str) -> dict[str, Any]:
     """A file that is one JSON object whose "format" is `format`; BadInput otherwise."""
     data = read_bytes(path)
@@ -104,7 +152,7 @@ def read_json_object(path: str, format: str) -> dict[str, Any]:
     try:
         value = parse_json(data.decode("utf-8"))
     except ValueError as error:
-        raise BadInput(json_problem(error), path) from None
+        raise BadInput(not_json(error, data, format), path) from None
     problem = header_problem(value, format)
     if problem:
         raise BadInput(problem, path, 1)
@@ -113,11 +161,11 @@ def read_json_object(path: str, format: str) -> dict[str, Any]:
 
 def header_problem(header: Any, format: str) -> str:
     """What is wrong with "format" and "version" of a header, or "". Any 0.x is read."""
-    wanted = f' (would be "format":"{format}" and "version":"{FORMAT_VERSION}")'
+    wanted = wanted_form(format)
     if not isinstance(header, dict):
         return "is no JSON object" + wanted
     if header.get("format") != format:
-        return f"the format is {json.dumps(header.get('format'))}" + wanted
+        return (what_it_is(header) or 'the header lacks "format"') + wanted
     version = header.get("version")
     major, dot, minor = version.partition(".") if isinstance(version, str) else ("", "", "")
     if not (dot and major.isdecimal() and minor.isdecimal()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +11,12 @@ try:
     import matplotlib
     from matplotlib.figure import Figure
 except ImportError as error:
-    raise SystemExit(
-        f"superneurons: plots need matplotlib ({error}); "
-        "on Debian: apt-get install python3-matplotlib"
-    ) from None
+    print(
+        f"superneurons: plots need matplotlib ({error}; would be installed by "
+        "apt-get install python3-matplotlib, or pip install matplotlib)",
+        file=sys.stderr,
+    )
+    raise SystemExit(2) from None
 
 from superneurons.files import BadInput, replacing
 
@@ -41,7 +44,11 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "superneurons",
     "savefig.dpi": 200,
 }
-# Told apart without colour: by line, marker and lightness.
+# Those of Okabe and Ito, which the colour-blind tell apart, but for their yellow, then darker ones
+# from Paul Tol's. 13: as 12 markers turn at another pace, 156 series differ.
+_COLOURS = ["#000000", "#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
+_COLOURS += ["#882255", "#999933", "#666666", "#332288", "#7b4b2a", "#44aa99"]
+# Told apart without colour: by line and marker.
 _LINES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)), (0, (4, 1))]
 _MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*", "h"]
 # From the bottom of a stack to its top: first what stays, then what comes and goes. Gray and hatch.
@@ -65,12 +72,11 @@ def in_style() -> Any:
 
 
 def look(index: int, count: int) -> dict[str, Any]:
-    """Line, marker and colour of the index-th of `count` series, from dark to light."""
-    shade = matplotlib.colormaps["viridis"](0.85 * index / max(count - 1, 1))
+    """Line, marker and colour of the index-th of `count` series, from large markers to small."""
     return {
         "linestyle": _LINES[index % len(_LINES)],
         "marker": _MARKERS[index % len(_MARKERS)],
-        "color": shade,
+        "color": _COLOURS[index % len(_COLOURS)],
         "markersize": 7 - 4 * index / max(count - 1, 1),
     }  # what lies below is seen
 

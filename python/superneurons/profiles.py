@@ -22,7 +22,7 @@ from superneurons.files import (
     FORMAT_VERSION,
     BadInput,
     header_problem,
-    json_problem,
+    not_json,
     parse_json,
     read_bytes,
     write_text,
@@ -187,7 +187,8 @@ def parse_profile(text: str | bytes, name: str = "the profile", line: int = 1) -
     try:
         value = parse_json(text.decode("utf-8") if isinstance(text, bytes) else text)
     except ValueError as error:
-        raise BadInput(json_problem(error), name, line) from None
+        data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        raise BadInput(not_json(error, data, FORMAT), name, line) from None
     problem = header_problem(value, FORMAT)
     try:
         if not problem:

@@ -20,6 +20,7 @@ from superneurons.files import (
     read_bytes,
     read_json_object,
     run_main,
+    what_file_it_is,
     write_text,
 )
 
@@ -250,8 +251,9 @@ class Timeline:
 
 def read_timeline(path: str) -> Timeline:
     """Reads a file of `simulate --timeline`."""
+    content = read_bytes(path)
     try:
-        value = parse_json(read_bytes(path).decode("utf-8"))
+        value = parse_json(content.decode("utf-8"))
         data, events = value["otherData"], value["traceEvents"]
         threads = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
         spans = [
@@ -264,6 +266,9 @@ def read_timeline(path: str) -> Timeline:
             data["trace"], data["policy"], data["step_ns"], list(threads.values()), spans, resident
         )
     except (KeyError, TypeError, ValueError) as error:
+        other = what_file_it_is(content)
+        if other and "timeline" not in other:
+            raise BadInput(f"{other} (would be a timeline of `simulate --timeline`)", path) from None
         raise BadInput(f"is no timeline of `simulate --timeline` ({error!r})", path) from None
 
 

@@ -119,6 +119,13 @@ def test_axes_name_their_units(tmp_path):
                 assert label in {"plan step", "training step", "loss"} or label.endswith(("(GiB)", "(ms)", "(%)"))
 
 
+def test_as_many_policies_as_there_are_differ_in_colour_and_more_in_colour_and_marker():
+    colours = {plot.look(index, 13)["color"] for index in range(13)}
+    assert len(colours) == 13
+    looks = [plot.look(index, 60) for index in range(60)]
+    assert len({(each["color"], each["marker"]) for each in looks}) == 60
+
+
 def test_png_is_drawn_too(tmp_path):
     assert plot.main(["memory", memory(tmp_path / "a.json"), "-o", str(tmp_path / "f.png")]) == 0
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
@@ -130,7 +137,9 @@ def test_png_is_drawn_too(tmp_path):
         (["memory", "{m}", "-o", "{out}.gif"], "is no figure's name"),
         (["memory", "{m}", "-o", "{out}/no/such/folder.pdf"], "cannot be written"),
         (["pareto", "{m}", "-o", "{out}.pdf"], 'the format is "superneurons-memory"'),
-        (["timeline", "{m}", "-o", "{out}.pdf"], "is no timeline"),
+        (["timeline", "{m}", "-o", "{out}.pdf"], "would be a timeline of `simulate --timeline`"),
+        (["fidelity", "{m}", "-o", "{out}.pdf"], "would be rows of superneurons_fidelity"),
+        (["crossover", "{m}", "-o", "{out}.pdf"], "would be a result of bench/crossover.py"),
         (["loss", "{m}", "-o", "{out}.pdf"], 'the format is "superneurons-memory"'),
         (["timeline", "{m}", "{m}", "-o", "{out}.pdf"], "2 inputs"),
     ],

@@ -142,7 +142,7 @@ def test_errors_go_to_standard_error_with_exit_code_2(tmp_path, capsys):
     assert results.main(["best", str(file)]) == 2
     assert capsys.readouterr().err == (
         f"superneurons: {file}:1: the version is 0.1 "
-        '(would be "format":"superneurons-result" and "version":"0.1")\n'
+        '(would be a result of compare, simulate or replay, "format":"superneurons-result" and "version":"0.1")\n'
     )
     file.write_text('{"format":\n,}')
     assert results.main(["best", str(file)]) == 2
