@@ -37,10 +37,14 @@ Status can_be_written(const std::string& path) {
 
 /// A bare number is a count of bytes, which is seldom what was meant.
 void note_missing_units(const cli::GivenOption& option, Console& console) {
+  const char* share = option.name == "--host-budget" ? "" : ", or with %";
   for (const std::string& value : option.values)
-    if (!value.empty() && value.find_first_not_of("0123456789") == std::string::npos)
-      console.note(fmt::format("{} {} has no unit: taken as {} byte{}", option.name, value, value,
-                               value == "1" ? "" : "s"));
+    for (const std::string& piece : split_list(value))
+      if (!piece.empty() && piece.find_first_not_of("0123456789") == std::string::npos)
+        console.note(
+            fmt::format("{} {} has no unit: taken as {} byte{} (write it with MiB or "
+                        "GiB{})",
+                        option.name, piece, piece, piece == "1" ? "" : "s", share));
 }
 
 /// Files that an option names and that exist: whatever is no output is read.

@@ -180,6 +180,33 @@ Status test(const Trace& trace, const Run& run, const Lessons& lessons, const Se
   return Ok{};
 }
 
+/// Runs the plan. Where this machine lacks a kernel that the trace names (cuDNN's algorithms are
+/// none of the host's) and nobody asked for native ones, surrogates take over.
+Result<Run> run_for_real(const Options& options, const Trace& trace, const Plan& plan,
+                         ReplayOptions& how, Console& console) {
+  const auto once = [&] {
+    const ReplayWatch watch(console, *how.progress, "", options.steps, !options.no_reference);
+    return run_plan(trace, plan, how);
+  };
+  Result<Run> run = once();
+  if (!run && run.error().code == ErrorCode::bad_input && how.kernels == KernelSet::native) {
+    if (!options.kernels.empty() || !options.data.empty()) {
+      run.error().message += " (--kernels verify replays any trace)";
+      return run;
+    }
+    console.note(
+        fmt::format("{}: taking --kernels verify, which compute nothing, but read and "
+                    "write every byte (quick with --scale-bytes 1/1024)",
+                    run.error().message));
+    how.kernels = KernelSet::verify;
+    run = once();
+  }
+  if (!run && run.error().code == ErrorCode::does_not_fit && !how.on_cuda &&
+      options.kernels != "native" && options.data.empty() && options.target.scale == "1")
+    run.error().message += " (--scale-bytes 1/1024 divides all sizes)";
+  return run;
+}
+
 Status replay(const Options& options, const Session& session) {
   const auto loaded = load(options.target, session);
   if (!loaded) return loaded.error();
@@ -197,13 +224,7 @@ Status replay(const Options& options, const Session& session) {
 
   // The arena is the budget, except that memory nobody needs is not taken from this machine.
   plan->budget.device = std::min(plan->budget.device, outcome->placed_peak_bytes);
-  auto run = [&] {
-    const ReplayWatch watch(session.console, progress, "", options.steps, !options.no_reference);
-    return run_plan(trace, *plan, *how);
-  }();
-  if (!run && run.error().code == ErrorCode::bad_input && how->kernels == KernelSet::native)
-    run.error().message +=
-        " (--kernels verify replays any trace, with --scale-bytes 1/1024 on a small machine)";
+  const auto run = run_for_real(options, trace, *plan, *how, session.console);
   if (!run) return run.error();
   outcome->measured_step_ns = median_step(run->measured.steps, how->warmup_steps);
   outcome->measured_peak_bytes = run->measured.peak;
@@ -243,7 +264,7 @@ void add_replay_command(cli::App& app, Session& session) {
   command->add_option(
       "--kernels", options->kernels,
       "native, verify (surrogates that read and write every byte) or timed (surrogates that take "
-      "the recorded time); default: native where the trace can, else verify");
+      "the recorded time); default: native where the trace and this machine can, else verify");
   command->add_option("--steps", options->steps, "training steps")
       ->within(1, 1000000)
       ->capture_default_str();

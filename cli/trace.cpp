@@ -14,6 +14,7 @@
 #include "ir/files.h"
 #include "ir/trace_io.h"
 #include "tracer/calibrate.h"
+#include "tracer/quality.h"
 #include "tracer/record.h"
 
 namespace superneurons {
@@ -103,6 +104,7 @@ Status trace(const TraceOptions& options, Session& session) {
       static_cast<double>(recorded->step_ns_traced.count) /
           static_cast<double>(std::max<std::int64_t>(recorded->step_ns_untraced.count, 1)),
       recorded->dropped_records));
+  for (const std::string& doubt : quality_of(*recorded).doubts) session.console.note(doubt);
   return Ok{};
 }
 

@@ -126,6 +126,9 @@ Result<DeviceProfile> parse_profile(std::string_view text, const std::string& na
   if (text.size() > kLongestLine) return error("is too long for a profile");
   JsonDocument json;
   if (auto problem = json.parse(text)) {
+    // A trace or a plan has a good header on its first line.
+    std::string other = other_layout_problem(text.substr(0, text.find('\n')), "", kFormat);
+    if (!other.empty()) return error(std::move(other));
     const auto before = text.substr(0, json.problem_offset());
     return Error{ErrorCode::bad_input, std::move(*problem), name,
                  1 + std::count(before.begin(), before.end(), '\n')};

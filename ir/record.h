@@ -16,6 +16,11 @@ inline constexpr std::string_view kFormatVersion = "0.1";
 /// program does not know are ignored.
 std::string header_problem(JsonValue header, std::string_view format);
 
+/// Of a text that is no `format` at all, by its first two lines: which of our files it is, on one
+/// line or, as results and profiles are, on many. "" where that cannot be told.
+std::string other_layout_problem(std::string_view first, std::string_view second,
+                                 std::string_view format);
+
 /// That an object has a key twice, or "".
 std::string repeated_key_problem(const JsonDocument& document);
 
@@ -32,7 +37,10 @@ class RecordLines {
 
   Status line(std::string_view text, std::int64_t number) {
     if (text.find_first_not_of(" \t\r") == std::string_view::npos) return Ok{};
-    if (not_json_) return std::move(*not_json_);
+    if (not_json_) {
+      std::string other = has_header_ ? "" : other_layout_problem("{", text, format_);
+      return other.empty() ? std::move(*not_json_) : error(std::move(other));
+    }
     line_ = number;
     if (auto problem = json_.parse(text)) {
       // Kept until the next line shows that it is not just the last one, cut off.

@@ -1,6 +1,6 @@
 // From a request to a plan: passes, the checker after each, placement after the last, and the floor
 // where it does not fit.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
@@ -48,9 +48,10 @@ Result<std::vector<std::vector<Pass>>> understood(const Trace& trace, const Plan
     std::vector<std::string> names;
     for (const AllocatorEntry& entry : allocators()) names.emplace_back(entry.name);
     const std::string near = nearest_name(request.allocator, names);
-    return Error{ErrorCode::bad_usage,
-                 fmt::format("unknown allocator '{}'{}", request.allocator,
-                             near.empty() ? "" : " (did you mean " + near + "?)")};
+    return Error{
+        ErrorCode::bad_usage,
+        fmt::format("unknown allocator '{}' ({}there are {})", request.allocator,
+                    near.empty() ? "" : "did you mean " + near + "? ", fmt::join(names, ", "))};
   }
   if (is_exec(request.policy)) return std::vector<std::vector<Pass>>{};
   Result<std::vector<std::vector<Pass>>> alternatives = parse_policy(request.policy);

@@ -15,6 +15,10 @@ std::int64_t Attributes::whole(const std::string& name, std::int64_t least) {
   const double value = real(name);
   const bool good =
       value >= static_cast<double>(least) && value < 2147483648.0 && value == std::floor(value);
+  require(value < 2147483648.0,
+          fmt::format("attribute {} is {:.0f}, more than a kernel on the host takes (below 2^31: "
+                      "would be of a smaller batch)",
+                      name, value));
   require(good, fmt::format("attribute {} must be a whole number from {} on", name, least));
   return good ? static_cast<std::int64_t>(value) : least;
 }

@@ -72,6 +72,13 @@ Quality quality_of(const Trace& trace) {
                       percent(*quality.owned), percent(kLeastOwned), trace.orphans,
                       format_time(trace.orphan_ns)));
   }
+  const auto slowdown = static_cast<double>(trace.step_ns_traced.count) /
+                        static_cast<double>(trace.step_ns_untraced.count);
+  if (trace.step_ns_traced > 0_ns && trace.step_ns_untraced > 0_ns && slowdown < kLeastSlowdown)
+    doubt(
+        fmt::format("the untraced training steps took longer than the traced ones, {} to {}: they "
+                    "were probably disturbed (would be traced anew on an idle machine)",
+                    format_time(trace.step_ns_untraced), format_time(trace.step_ns_traced)));
   if (trace.allocated_peak > 0_B) {
     quality.peak_error = static_cast<double>(quality.rebuilt_peak.count) /
                              static_cast<double>(trace.allocated_peak.count) -

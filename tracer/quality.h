@@ -14,6 +14,9 @@ namespace superneurons {
 /// difference between the rebuilt peak and that of the program's allocator.
 inline constexpr double kLeastOwned = 0.995;
 inline constexpr double kMostPeakError = 0.01;
+/// No tracer makes a training step faster: below this ratio, traced to untraced, something else
+/// did.
+inline constexpr double kLeastSlowdown = 0.95;
 
 struct Quality {
   Bytes rebuilt_peak{};              // most bytes of tensors and workspaces at any op

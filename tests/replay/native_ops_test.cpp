@@ -58,6 +58,9 @@ TEST(Refusal, names_the_op_and_what_is_wrong) {
             "op op (aten::addmm): no native kernel of kind 'aten::addmm' on the host");
   EXPECT_EQ(verdict({.kind = "ReluForward"}, {4}, {4}),
             "op op (ReluForward): attribute count is missing");
+  EXPECT_EQ(verdict({.kind = "ReluForward", .attributes = {{"count", 2147483648}}}, {4}, {4}),
+            "op op (ReluForward): attribute count is 2147483648, more than a kernel on the host "
+            "takes (below 2^31: would be of a smaller batch)");
   EXPECT_EQ(verdict({.kind = "ReluForward", .attributes = {{"count", 2.5}}}, {4}, {4}),
             "op op (ReluForward): attribute count must be a whole number from 1 on");
   EXPECT_EQ(verdict({.kind = "ReluForward", .attributes = {{"count", 5}}}, {4}, {5}),

@@ -53,6 +53,20 @@ TEST(Quality, says_nothing_of_what_the_recording_did_not_measure) {
   EXPECT_TRUE(quality.doubts.empty());
 }
 
+TEST(Quality, doubts_that_a_tracer_makes_a_training_step_faster) {
+  Trace trace = three_ops();
+  trace.step_ns_untraced = 1000000_ns;
+  trace.step_ns_traced = 960000_ns;
+  EXPECT_TRUE(quality_of(trace).doubts.empty());
+  trace.step_ns_traced = 400000_ns;
+  ASSERT_EQ(quality_of(trace).doubts.size(), 1U);
+  EXPECT_NE(quality_of(trace).doubts[0].find("1 ms to 400 us: they were probably disturbed"),
+            std::string::npos)
+      << quality_of(trace).doubts[0];
+  trace.step_ns_untraced = 0_ns;  // not known
+  EXPECT_TRUE(quality_of(trace).doubts.empty());
+}
+
 TEST(Quality, has_no_doubts_within_a_percent_of_the_peak_and_with_all_time_owned) {
   Trace trace = three_ops();
   trace.allocated_peak = 13300_B;
