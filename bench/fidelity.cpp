@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <set>
 
@@ -271,11 +270,7 @@ Status run_network(const Recording& recording, const std::vector<std::string>& p
 }
 
 Status run_all(const Options& options) {
-  std::error_code failed;
-  std::filesystem::create_directories(options.lab.out, failed);
-  if (Status good = check_lab(options.lab); !good) return good;
-  if (options.warmup < 0 || options.steps <= options.warmup)
-    return Error{.code = ErrorCode::bad_usage, .message = "--steps must exceed --warmup"};
+  if (Status good = prepare_lab(options.lab, options.steps, options.warmup); !good) return good;
   if (Status good = check_budgets(options.budgets); !good) return good;
   const auto part = parse_part(options.part);
   if (!part) return part.error();

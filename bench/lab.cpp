@@ -16,6 +16,7 @@
 #include "ir/files.h"
 #include "ir/profile_io.h"
 #include "ir/trace_io.h"
+#include "tracer/activity.h"
 #include "tracer/calibrate.h"
 #include "tracer/record.h"
 
@@ -90,10 +91,16 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 double Lab::elapsed_s() const { return seconds_since(begin); }
 
-Status check_lab(const Lab& lab) {
-  if (lab.on == "cuda" || lab.on == "host") return Ok{};
-  return Error{.code = ErrorCode::bad_usage,
-               .message = fmt::format("--on {} is neither cuda nor host", lab.on)};
+Status prepare_lab(const Lab& lab, int steps, int warmup) {
+  if (lab.on != "cuda" && lab.on != "host")
+    return Error{.code = ErrorCode::bad_usage,
+                 .message = fmt::format("--on {} is neither cuda nor host", lab.on)};
+  if (warmup < 0 || steps <= warmup)
+    return Error{.code = ErrorCode::bad_usage, .message = "--steps must exceed --warmup"};
+  std::error_code failed;
+  std::filesystem::create_directories(lab.out, failed);
+  if (!failed) return Ok{};
+  return Error{.code = ErrorCode::io, .message = failed.message(), .file = lab.out};
 }
 
 Result<DeviceProfile> profile_of(const Lab& lab) {
@@ -144,15 +151,14 @@ void add_prediction(Row& row, const Outcome& outcome) {
 
 void add_measurement(Row& row, const Measured& measured, std::span<const Nanoseconds> counted,
                      Nanoseconds predicted) {
-  std::vector<Nanoseconds> steps(counted.begin(), counted.end());
-  std::sort(steps.begin(), steps.end());
-  const Nanoseconds middle = steps[steps.size() / 2];
+  const Nanoseconds step = median({counted.begin(), counted.end()});
+  const auto [fastest, slowest] = std::minmax_element(counted.begin(), counted.end());
   row["step_ns"] = predicted.count;
-  row["measured_step_ns"] = middle.count;
+  row["measured_step_ns"] = step.count;
   row["error_percent"] =
-      100.0 * (static_cast<double>(predicted.count) / static_cast<double>(middle.count) - 1);
-  row["fastest_ns"] = steps.front().count;
-  row["slowest_ns"] = steps.back().count;
+      100.0 * (static_cast<double>(predicted.count) / static_cast<double>(step.count) - 1);
+  row["fastest_ns"] = fastest->count;
+  row["slowest_ns"] = slowest->count;
   row["measured_peak_bytes"] = measured.peak.count;
   row["outside_bytes"] = measured.outside.count;
 }

@@ -36,8 +36,9 @@ struct Lab {
   bool time_for(double seconds) const { return limit_s <= 0 || elapsed_s() + seconds <= limit_s; }
 };
 
-/// Error bad_usage unless the lab is on the host or a GPU.
-Status check_lab(const Lab& lab);
+/// Makes the folder of results. Error bad_usage unless the lab is on the host or a GPU, and some of
+/// the training steps are no warm-up.
+Status prepare_lab(const Lab& lab, int steps, int warmup);
 
 /// OUT/profile.json, calibrated on this machine if it is not there yet.
 Result<DeviceProfile> profile_of(const Lab& lab);

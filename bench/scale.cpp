@@ -9,7 +9,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <set>
 #include <span>
@@ -22,6 +21,7 @@
 #include "policies/policy.h"
 #include "replay/reference.h"
 #include "simulator/rate.h"
+#include "tracer/activity.h"
 
 namespace superneurons {
 namespace {
@@ -175,12 +175,6 @@ std::span<const Nanoseconds> counted(const Run& run, const Options& options) {
                static_cast<std::size_t>(options.steps - options.warmup));
 }
 
-Nanoseconds middle(std::span<const Nanoseconds> steps) {
-  std::vector<Nanoseconds> sorted(steps.begin(), steps.end());
-  std::sort(sorted.begin(), sorted.end());
-  return sorted[sorted.size() / 2];
-}
-
 /// Equality with a reference that has more room, and its own time, predicted and measured; says why
 /// there is none.
 Status add_reference(const Trace& trace, const Plan& plan, const DeviceProfile& profile,
@@ -196,7 +190,8 @@ Status add_reference(const Trace& trace, const Plan& plan, const DeviceProfile& 
   row["reference_bytes"] = reference->plan.budget.device.count;
   if (const auto outcome = evaluate(trace, reference->plan, profile))
     row["reference_step_ns"] = outcome->step_ns.count;
-  row["reference_measured_step_ns"] = middle(counted(reference->run, options)).count;
+  const auto steps = counted(reference->run, options);
+  row["reference_measured_step_ns"] = median({steps.begin(), steps.end()}).count;
   row["difference"] = difference(trace, reference->run.checksums, run.checksums);
   row["equal"] = row["difference"] == "" && reference->run.losses == run.losses;
   return Ok{};
@@ -305,11 +300,7 @@ Status run_cells(const std::vector<Cell>& cells, const DeviceProfile& profile,
 }
 
 Status run_all(const Options& options) {
-  std::error_code failed;
-  std::filesystem::create_directories(options.lab.out, failed);
-  if (Status good = check_lab(options.lab); !good) return good;
-  if (options.warmup < 0 || options.steps <= options.warmup)
-    return Error{.code = ErrorCode::bad_usage, .message = "--steps must exceed --warmup"};
+  if (Status good = prepare_lab(options.lab, options.steps, options.warmup); !good) return good;
   const auto part = parse_part(options.part);
   if (!part) return part.error();
   const auto cells = read_cells(options.rows);

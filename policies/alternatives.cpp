@@ -166,8 +166,10 @@ Result<Plan> Alternatives::best(Bytes device) {
 void Alternatives::explain(std::size_t winner, const std::vector<Merit>& merits, Plan& plan) const {
   const auto text = [&](std::size_t alternative) {
     std::string result;
-    for (const std::size_t node : paths_[alternative])
-      result += (result.empty() ? "" : "+") + text_of(*nodes_[node].pass);
+    for (const std::size_t node : paths_[alternative]) {
+      if (!result.empty()) result += '+';
+      result += text_of(*nodes_[node].pass);
+    }
     return result;
   };
   const auto cost = [&](const Merit& merit) {

@@ -27,77 +27,6 @@ std::string percent(std::int64_t value, std::int64_t of) {
   return fmt::format("{:.1f} %", 100.0 * static_cast<double>(value) / static_cast<double>(of));
 }
 
-Nanoseconds total_stall(const Outcome& outcome) {
-  Nanoseconds total{};
-  for (const Nanoseconds stall : outcome.stall_ns) total += stall;
-  return total;
-}
-
-/// "12.3 ms (prefetch 80 %)": the largest cause stands for the rest.
-std::string stall_text(const Outcome& outcome) {
-  const Nanoseconds total = total_stall(outcome);
-  if (total.count <= 0) return "-";
-  const auto largest = std::max_element(outcome.stall_ns.begin(), outcome.stall_ns.end());
-  return fmt::format(
-      "{} ({} {:.0f} %)", format_time(total),
-      kCauseNames[static_cast<std::size_t>(largest - outcome.stall_ns.begin())],
-      100.0 * static_cast<double>(largest->count) / static_cast<double>(total.count));
-}
-
-std::string bytes_or_dash(Bytes bytes) { return bytes.count == 0 ? "-" : format_bytes(bytes); }
-
-bool same_group(const Outcome& a, const Outcome& b) {
-  return a.trace_hash == b.trace_hash && a.trace == b.trace && a.budget_bytes == b.budget_bytes;
-}
-
-bool is_replay(const Outcome& outcome) { return outcome.measured_step_ns.has_value(); }
-bool is_cached(const Outcome& outcome) { return outcome.reserved_peak_bytes.has_value(); }
-
-constexpr std::size_t kBesidePlacedPeak = 5;
-
-/// Which columns there are beyond those of every table.
-struct Columns {
-  bool replay = false;
-  bool cached = false;
-};
-
-Row header(const Columns& columns) {
-  Row row = {"trace", "policy",  "budget",  "live peak", "placed peak", "host",
-             "step",  "/ bound", "offload", "prefetch",  "recompute",   "lost time"};
-  if (columns.cached) row.insert(row.begin() + kBesidePlacedPeak, "reserved");
-  if (columns.replay) row.insert(row.end(), {"measured", "error", "measured peak", "equal"});
-  return row;
-}
-
-Row row_of(const Outcome& outcome, const Columns& columns) {
-  Row row = {outcome.trace,
-             outcome.policy,
-             format_bytes(outcome.budget_bytes),
-             format_bytes(outcome.live_peak_bytes),
-             format_bytes(outcome.placed_peak_bytes),
-             bytes_or_dash(outcome.host_bytes),
-             format_time(outcome.step_ns),
-             ratio(outcome.step_ns, outcome.bound_ns),
-             bytes_or_dash(outcome.offload_bytes),
-             bytes_or_dash(outcome.prefetch_bytes),
-             outcome.recompute_runs == 0 ? "-"
-                                         : fmt::format("{} ({})", outcome.recompute_runs,
-                                                       format_time(outcome.recompute_ns)),
-             stall_text(outcome)};
-  if (columns.cached)
-    row.insert(row.begin() + kBesidePlacedPeak,
-               is_cached(outcome) ? format_bytes(*outcome.reserved_peak_bytes) : "");
-  if (!columns.replay || !is_replay(outcome)) return row;
-  const Nanoseconds measured = *outcome.measured_step_ns;
-  row.push_back(format_time(measured));
-  row.push_back(outcome.time_refused.empty()
-                    ? percent((outcome.step_ns - measured).count, measured.count)
-                    : "-");
-  row.push_back(outcome.measured_peak_bytes ? format_bytes(*outcome.measured_peak_bytes) : "");
-  row.push_back(outcome.equal ? (*outcome.equal ? "yes" : "NO") : "");
-  return row;
-}
-
 void put(Json& json, const char* name, const std::string& value) {
   if (!value.empty()) json[name] = value;
 }
@@ -209,44 +138,6 @@ std::string align(const std::vector<std::vector<std::string>>& rows, std::size_t
     text += line + "\n";
   }
   return text;
-}
-
-std::string format_table(std::span<const Outcome> outcomes) {
-  const Columns columns{std::any_of(outcomes.begin(), outcomes.end(), is_replay),
-                        std::any_of(outcomes.begin(), outcomes.end(), is_cached)};
-  std::vector<Row> rows = {header(columns)};
-  bool groups = false;
-  for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    if (i > 0 && !same_group(outcomes[i - 1], outcomes[i])) {
-      rows.emplace_back();
-      groups = true;
-    }
-    rows.push_back(row_of(outcomes[i], columns));
-  }
-  std::string text = align(rows);
-  if (groups) text.append("\n").append(format_worst_cases(outcomes));
-  return text;
-}
-
-std::string format_worst_cases(std::span<const Outcome> outcomes) {
-  std::vector<std::pair<std::string, const Outcome*>> worst;
-  const auto above = [](const Outcome& outcome) {
-    return static_cast<double>(outcome.step_ns.count) /
-           static_cast<double>(std::max<std::int64_t>(outcome.bound_ns.count, 1));
-  };
-  for (const Outcome& outcome : outcomes) {
-    if (outcome.bound_ns.count <= 0) continue;
-    const auto known = std::find_if(worst.begin(), worst.end(), [&](const auto& entry) {
-      return entry.first == outcome.policy;
-    });
-    if (known == worst.end()) worst.emplace_back(outcome.policy, &outcome);
-    else if (above(outcome) > above(*known->second)) known->second = &outcome;
-  }
-  std::vector<Row> rows;
-  for (const auto& [policy, outcome] : worst)
-    rows.push_back({"worst of", policy, ratio(outcome->step_ns, outcome->bound_ns) + " x bound",
-                    "on " + outcome->trace, "at " + format_bytes(outcome->budget_bytes)});
-  return align(rows);
 }
 
 std::string format_outcome(const Outcome& outcome) {

@@ -41,14 +41,6 @@ struct BoundRow {
 /// right.
 std::string align(const std::vector<std::vector<std::string>>& rows, std::size_t text_columns = 2);
 
-/// A table with a row per outcome, in the order given, a blank line between different traces or
-/// budgets; times also as ratios to the bound. Where there are several groups, the worst row of
-/// each policy follows. Replay columns appear where an outcome has them.
-std::string format_table(std::span<const Outcome> outcomes);
-
-/// A line per policy: the outcome that is furthest above its bound.
-std::string format_worst_cases(std::span<const Outcome> outcomes);
-
 /// One outcome in full: memory by role, traffic, where the time goes.
 std::string format_outcome(const Outcome& outcome);
 /// The outcome of a replay: predicted beside measured.

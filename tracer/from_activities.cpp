@@ -118,8 +118,10 @@ class OpMaker {
       name = op.kind = plain(ranges.back());
       saw_ranges_ = true;
     }
-    for (std::size_t i = 0; i + 1 < ranges.size(); ++i)
-      op.layer += (i > 0 ? "/" : "") + std::string(plain(ranges[i]));
+    for (std::size_t i = 0; i + 1 < ranges.size(); ++i) {
+      if (i > 0) op.layer += '/';
+      op.layer += plain(ranges[i]);
+    }
     if (ranges.size() == 1) op.layer = name;
     for (const std::uint32_t range : ranges)
       if (op.phase == Phase::other) op.phase = phase_of(lower(std::string(plain(range))));
