@@ -322,10 +322,21 @@ Status compare_trace(const Options& options, const Session& session, Comparison&
   return Ok{};
 }
 
+/// A command is not asked for its smallest budget: where all policies are commands, nobody knows
+/// it.
+void leave_out_floor(Options& options, const Session& session) {
+  if (!std::all_of(options.policies.begin(), options.policies.end(), is_exec)) return;
+  const auto floors = std::count(options.budgets.begin(), options.budgets.end(), "floor");
+  if (floors == 0 || floors == std::ssize(options.budgets)) return;
+  std::erase(options.budgets, "floor");
+  session.console.note("budget floor is left out: of commands it is not known");
+}
+
 Status compare(Options options, const Session& session) {
   options.policies = options.policies.empty() ? all_policies() : split_policies(options.policies);
   if (Status status = known_policies(options.policies); !status) return status;
   options.budgets = split_budgets(options.budgets);
+  leave_out_floor(options, session);
   Comparison all;
   for (const std::string& file : options.traces) {
     if (&file != &options.traces.front()) session.console.print("\n");

@@ -9,6 +9,8 @@ from superneurons.memory_history import rounded
 from superneurons.steps import Step
 from superneurons.traces import Trace
 
+LEAST_SLOWDOWN = 0.95  # watching makes nothing faster; as in tracer/quality.h
+
 
 @dataclass
 class Report:
@@ -41,7 +43,13 @@ class Report:
                 f"{100 * self.owned:.2f} % of the kernels' time belongs to ops, "
                 f"{trace.dropped_records} dropped records"
             )
-        return lines + ["warning: " + text for text in self.warnings]
+        warnings = list(self.warnings)
+        if 0 < trace.step_ns_traced < LEAST_SLOWDOWN * trace.step_ns_untraced:
+            warnings.append(
+                "the untouched training steps took longer than the watched ones: they were probably "
+                "disturbed (would be captured anew on an idle machine)"
+            )
+        return lines + ["warning: " + text for text in warnings]
 
 
 def rebuilt_peak(step: Step) -> int:

@@ -13,7 +13,8 @@ from superneurons.convert import convert, convert_all, main
 from superneurons.files import BadInput
 from superneurons.kernels import Durations, activities, durations_of
 from superneurons.memory_history import workspaces
-from superneurons.traces import read_trace
+from superneurons.report import Report
+from superneurons.traces import Trace, read_trace
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -313,3 +314,11 @@ def test_a_long_capture_is_streamed(tmp_path):
     )  # fmt: skip
     assert (tmp_path / "capture.1.jsonl").stat().st_size > 7_000_000
     assert int(done.stdout) < 4_000_000
+
+
+@pytest.mark.parametrize(("watched", "doubted"), [(1200, False), (960, False), (420, True), (0, False)])
+def test_watching_that_makes_a_training_step_faster_is_doubted(watched, doubted):
+    trace = Trace("t", step_ns_untraced=1000, step_ns_traced=watched)
+    text = "\n".join(Report("t.jsonl", trace, 0).lines())
+    assert ("were probably disturbed" in text) == doubted
+    assert "disturbed" not in "".join(Report("t.jsonl", Trace("t"), 0).lines())

@@ -34,7 +34,7 @@ class OpAttributes {
     const double value = number(name);
     if (value >= least && value <= std::numeric_limits<int>::max() && std::floor(value) == value)
       return static_cast<int>(value);
-    fail(name, "is no fitting count");
+    fail(name, "is no whole number that a kernel takes (below 2^31)");
     return least;
   }
   /// Padding of the height ("pad_h") or width ("pad_w"): from that attribute or from "pad".
@@ -43,7 +43,7 @@ class OpAttributes {
     const double value = number(name);
     if (value >= 1 && value < static_cast<double>(kTooMany) && std::floor(value) == value)
       return static_cast<std::int64_t>(value);
-    fail(name, "is no fitting count");
+    fail(name, "is no whole number that a kernel takes (from 1, below 2^40)");
     return 1;
   }
   double number(const char* name) {

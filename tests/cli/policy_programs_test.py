@@ -84,6 +84,17 @@ def test_one_that_is_no_command_is_refused_before_any_work(run, chain, policy):
     assert "write exec:COMMAND" in done.error
 
 
+def test_of_programs_alone_the_default_budgets_are_without_the_floor(run, chain, tmp_path):
+    file = tmp_path / "r.json"
+    done = run("compare", chain, "--policies", KEEP_MOST, "--json", file)
+    assert done.code == 0, done.err
+    assert "note: budget floor is left out: of commands it is not known" in done.err
+    assert len({row["budget_bytes"] for row in json.loads(file.read_text())["outcomes"]}) >= 1
+    done = run("compare", chain, "--policies", KEEP_MOST, "--budgets", "floor")
+    assert done.code == 2
+    assert "the floor of commands is not known" in done.error
+
+
 def new_input_each_step(role="input"):
     """Two training steps share no input: its storage is another in each, which no op touches."""
     header = {"r": "header", "format": "superneurons-trace", "version": "0.1", "name": "new_input"}
