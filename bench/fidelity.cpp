@@ -4,6 +4,9 @@
 //
 //     superneurons_fidelity --out results [--networks alexnet:128,resnet50:64] [--part 1/2]
 //     [--limit-s 500] [--on cuda]
+//
+// With --traces it takes traces of other programs instead, recorded on this machine: equality from
+// surrogates that read and write every byte, times from surrogates that take the recorded time.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +18,7 @@
 #include "bench/fidelity_cells.h"
 #include "bench/lab.h"
 #include "ir/files.h"
+#include "ir/trace_io.h"
 #include "policies/policy.h"
 #include "replay/reference.h"
 
@@ -27,6 +31,7 @@ constexpr double kRecordSeconds = 120;
 struct Options {
   Lab lab;
   std::vector<std::string> networks{"alexnet:128", "vgg16:64", "resnet50:64", "resnet152:32"};
+  std::vector<std::string> traces;  // instead of networks
   std::vector<std::string> policies;
   std::vector<std::string> budgets{"100", "80", "60", "floor"};
   std::string part = "1/1";
@@ -54,7 +59,12 @@ struct Bench {
   const Options& options;
   std::map<std::string, Expected> references;  // by the choices taken
   std::map<std::string, Row> measured;         // by plan_hash
+
+  bool surrogates() const { return subject.trace.capability(Fact::native) == Capability::none; }
 };
+
+/// Training steps of a replay that only verifies.
+constexpr int kVerifySteps = 3;
 
 std::string choices_key(const Plan& plan) {
   std::map<std::uint32_t, std::uint32_t> choice_of;
@@ -90,6 +100,17 @@ Status add_equality(Bench& bench, const Plan& plan, const Run& run, const Replay
   return Ok{};
 }
 
+/// Runs the plan once more, under surrogates that read and write every byte.
+Status verify(Bench& bench, const Plan& plan, ReplayOptions how, Row& row) {
+  how.kernels = KernelSet::verify;
+  how.training_steps = kVerifySteps;
+  how.warmup_steps = 0;
+  how.keep_spans = false;
+  const auto run = run_plan(bench.subject.trace, plan, how);
+  if (!run) return run.error();
+  return add_equality(bench, plan, *run, how, row);
+}
+
 /// Every command's predicted and measured start and end, to find what a prediction misses.
 Status write_spans(const Bench& bench, const Evaluation& predicted, const Run& run,
                    const Row& row) {
@@ -112,6 +133,7 @@ Status replay_cell(Bench& bench, const FidelityCell& cell, Row& row) {
   if (!predicted) return predicted.error();
   plan.budget.device = predicted->outcome.placed_peak_bytes;
   const ReplayOptions how{.on_cuda = options.lab.on_cuda(),
+                          .kernels = bench.surrogates() ? KernelSet::timed : KernelSet::native,
                           .training_steps = options.training_steps(),
                           .warmup_steps = options.warmup,
                           .stress = options.stress,
@@ -124,7 +146,9 @@ Status replay_cell(Bench& bench, const FidelityCell& cell, Row& row) {
   add_measurement(row, run->measured, counted, predicted->outcome.step_ns);
   add_prediction(row, predicted->outcome);
   if (options.by_kind) add_by_kind(row, trace, bench.profile, *predicted, run->measured);
-  if (Status status = add_equality(bench, plan, *run, how, row); !status) return status;
+  const Status compared = bench.surrogates() ? verify(bench, plan, how, row)
+                                             : add_equality(bench, plan, *run, how, row);
+  if (!compared) return compared;
   if (options.spans)
     if (Status status = write_spans(bench, *predicted, *run, row); !status) return status;
   row["wall_s"] = seconds_since(begin);
@@ -251,16 +275,9 @@ Result<Recording> recording_of(const std::string& spec, const Options& options) 
                .message = fmt::format("--networks {} is not of the form NAME:BATCH", spec)};
 }
 
-Status run_network(const Recording& recording, const std::vector<std::string>& policies,
-                   const DeviceProfile& profile, const Options& options, Progress& progress) {
-  if (policies.empty()) return Ok{};
-  if (!options.lab.time_for(kRecordSeconds)) {
-    progress.stopped = true;
-    return Ok{};
-  }
-  auto trace = recorded_trace(options.lab, profile, recording);
-  if (!trace) return trace.error();
-  const auto subject = subject_of(*std::move(trace), profile);
+Status run_trace(Trace trace, const std::vector<std::string>& policies,
+                 const DeviceProfile& profile, const Options& options, Progress& progress) {
+  const auto subject = subject_of(std::move(trace), profile);
   if (!subject) return subject.error();
   say(fmt::format("{:.0f} s: planning {}", options.lab.elapsed_s(), subject->trace.name));
   std::vector<FidelityCell> cells =
@@ -269,26 +286,60 @@ Status run_network(const Recording& recording, const std::vector<std::string>& p
   return run_subject(bench, std::move(cells), progress);
 }
 
+/// Under the name of its file: programs call their traces what they like.
+Result<Trace> trace_in(const std::string& file) {
+  auto trace = read_trace(file);
+  if (!trace) {
+    Error error = trace.error();
+    error.message = fmt::format("{}: {}", file, error.message);
+    return error;
+  }
+  const std::string name = std::filesystem::path(file).filename().string();
+  trace->name = name.substr(0, name.find(".jsonl"));
+  return trace;
+}
+
+/// Where the trace that is measured comes from, asked for when there is time for it.
+using Source = std::function<Result<Trace>(const DeviceProfile&)>;
+
+Result<std::vector<Source>> sources_of(const Options& options) {
+  std::vector<Source> sources;
+  for (const std::string& file : options.traces)
+    sources.emplace_back([file](const DeviceProfile&) { return trace_in(file); });
+  if (!sources.empty()) return sources;
+  for (const std::string& spec : options.networks) {
+    auto recording = recording_of(spec, options);
+    if (!recording) return recording.error();
+    sources.emplace_back(
+        [&options, recording = *std::move(recording)](const DeviceProfile& profile) {
+          return recorded_trace(options.lab, profile, recording);
+        });
+  }
+  return sources;
+}
+
 Status run_all(const Options& options) {
   if (Status good = prepare_lab(options.lab, options.steps, options.warmup); !good) return good;
   if (Status good = check_budgets(options.budgets); !good) return good;
   const auto part = parse_part(options.part);
   if (!part) return part.error();
-  std::vector<Recording> recordings;
-  for (const std::string& spec : options.networks) {
-    auto recording = recording_of(spec, options);
-    if (!recording) return recording.error();
-    recordings.push_back(*std::move(recording));
-  }
+  const auto sources = sources_of(options);
+  if (!sources) return sources.error();
   const auto profile = profile_of(options.lab);
   if (!profile) return profile.error();
   const std::vector<std::string> names = policy_names(options);
   Progress progress;
-  for (std::size_t i = 0; i < recordings.size() && !progress.stopped; ++i)
-    if (Status status =
-            run_network(recordings[i], share_of(names, *part, i), *profile, options, progress);
+  for (std::size_t i = 0; i < sources->size() && !progress.stopped; ++i) {
+    const std::vector<std::string> policies = share_of(names, *part, i);
+    if (policies.empty()) continue;
+    progress.stopped = options.traces.empty() && !options.lab.time_for(kRecordSeconds);
+    if (progress.stopped) break;
+    auto trace = (*sources)[i](*profile);
+    if (!trace) return trace.error();
+    if (Status status = run_trace(*std::move(trace), policies, *profile, options, progress);
         !status)
       return status;
+  }
   if (progress.stopped) say("stopped in time: run again to go on");
   if (progress.broken == 0) return Ok{};
   return Error{.code = ErrorCode::not_equal,
@@ -304,7 +355,12 @@ int main(int argc, char** argv) {
   options.lab.program = "superneurons_fidelity";
   CLI::App app{"predicted beside measured, for every network, policy and budget"};
   app.add_option("--out", options.lab.out, "folder of results")->required();
-  app.add_option("--networks", options.networks, "NAME:BATCH,...")->delimiter(',');
+  CLI::Option* networks =
+      app.add_option("--networks", options.networks, "NAME:BATCH,...")->delimiter(',');
+  app.add_option("--traces", options.traces,
+                 "traces of other programs, recorded on this machine: surrogate kernels")
+      ->delimiter(',')
+      ->excludes(networks);
   app.add_option("--policies", options.policies, "default: all")->delimiter(',');
   app.add_option("--budgets", options.budgets, "percent of the liveness peak, floor or max")
       ->delimiter(',');
