@@ -8,7 +8,8 @@ from typing import Any
 from superneurons.carries import Carries, merged
 from superneurons.kernels import Durations
 from superneurons.memory_history import rounded
-from superneurons.steps import Overview, SeenOp, Step, Storage
+from superneurons.overview import Overview
+from superneurons.steps import SeenOp, Step, Storage
 from superneurons.traces import Access, Carry, Choice, Op, Tensor, Trace
 
 _OUTSIDE = "outside"  # the tensor of what the program holds and no training step touches

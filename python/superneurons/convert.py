@@ -14,13 +14,22 @@ import os
 import statistics
 import sys
 
-from superneurons.assemble import add_outside, build, fill_header, issue_times, keep_ops, offloaded, whole
+from superneurons.assemble import (
+    add_outside,
+    build,
+    fill_header,
+    issue_times,
+    keep_ops,
+    offloaded,
+    whole,
+)
 from superneurons.carries import carries_of, fill_roles
 from superneurons.files import BadInput, format_bytes, format_time, run_main
 from superneurons.kernels import MOST_STEPS, Durations, activities, durations_of
-from superneurons.raw import RawReader
+from superneurons.overview import Overview, overview
+from superneurons.raw import RawReader, integer
 from superneurons.report import Report, rebuilt_peak
-from superneurons.steps import Overview, Step, StepReader, overview
+from superneurons.steps import Step, StepReader
 from superneurons.strip import Stripped, strip_recompute
 from superneurons.traces import Trace, write_trace
 
@@ -88,12 +97,13 @@ def _host_durations(look: Overview, raw: str, step: int) -> Durations:
     """On the CPU a call takes as long as its host does."""
     alike = look.alike(step)[-MOST_STEPS:]
     times: dict[int, list[int]] = {}
-    now = -1
-    for record in RawReader(raw).records():
+    now, reader = -1, RawReader(raw)
+    for record in reader.records():
         if record.get("r") == "step":
-            now = record["step"]
-        elif record.get("r") == "call" and now in alike and isinstance(record.get("host"), int):
-            times.setdefault(record["c"], []).append(record["host"])
+            now = integer(record, "step", reader)
+        elif record.get("r") == "call" and now in alike:
+            call = integer(record, "c", reader)
+            times.setdefault(call, []).append(integer(record, "host", reader))
     found = Durations(ns={call: statistics.median_low(ns) for call, ns in times.items()})
     found.owned_ns = sum(map(sum, times.values()))
     return found

@@ -58,8 +58,8 @@ class Eager:
         stance, self._stance = self._stance, None
         if stance is not None:
             stance.__exit__(None, None, None)
-            warnings.filters[:] = [each for each in warnings.filters if each[1] is None
-                                   or getattr(each[1], "pattern", "") != _OF_HOOKS]
+            filters: Any = warnings.filters
+            filters[:] = [each for each in filters if getattr(each[1], "pattern", "") != _OF_HOOKS]
         if self._original is not None:
             if torch.compile is self._wrapper:
                 torch.compile = self._original

@@ -248,12 +248,16 @@ def format_time(ns: int) -> str:
 
 
 def run_main(work: Callable[[], object]) -> int:
-    """Runs `work()`; a BadInput becomes a message and exit code 2, as in the program."""
+    """Runs `work()`; a BadInput, or too little memory, becomes a message and exit code 2, as in the
+    program."""
     try:
         work()
         sys.stdout.flush()
     except BadInput as error:
         print(f"superneurons: {error}", file=sys.stderr)
+        return 2
+    except MemoryError:
+        print("superneurons: this machine has not enough memory for that", file=sys.stderr)
         return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import statistics
 from array import array
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from superneurons.files import BadInput
+from superneurons.raw import CutShort, lines_of_file
 
 MOST_STEPS = 9  # of which medians are taken: the last ones that are alike
 STRIPPED_CALL = 0xFFFFFFFF  # of device work that is not of the program
@@ -50,29 +50,34 @@ def activities(path: str, durations: Durations) -> Iterator[dict[str, Any]]:
     """The activities of a log, which may end early; `dropped` and `cut` are noted."""
     line, ended = 0, False
     try:
-        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
-            for text in file:
-                line += 1
-                try:
-                    row = json.loads(text)
-                except (ValueError, RecursionError):
-                    if text.endswith(b"\n"):
-                        raise BadInput("is no JSON object", path, line) from None
-                    break
-                if not isinstance(row, dict):
-                    raise BadInput("is no JSON object", path, line)
-                if row.get("r") == "end":
-                    durations.dropped += row.get("dropped", 0)
-                    ended = True
-                elif "tag" in row and "end" in row:
-                    good = all(type(row.get(key)) is int for key in ("tag", "start", "end"))
-                    if not good or not 0 <= row["start"] <= row["end"] < 1 << 62:
-                        raise BadInput("is no activity with tag, start and end", path, line)
-                    yield row
-    except (EOFError, OSError) as error:
+        for text in lines_of_file(path):
+            line += 1
+            try:
+                row = json.loads(text)
+            except (ValueError, RecursionError):
+                if text.endswith(b"\n"):
+                    raise BadInput("is no JSON object", path, line) from None
+                break
+            if not isinstance(row, dict):
+                raise BadInput("is no JSON object", path, line)
+            if row.get("r") == "end":
+                if not _counts(row.get("dropped")):
+                    raise BadInput('"dropped" is no count', path, line)
+                durations.dropped += row["dropped"]
+                ended = True
+            elif "tag" in row and "end" in row:
+                good = all(type(row.get(key)) is int for key in ("tag", "start", "end"))
+                if not good or not 0 <= row["start"] <= row["end"] < 1 << 62:
+                    raise BadInput("is no activity with tag, start and end", path, line)
+                yield row
+    except CutShort as error:
         if line == 0:
-            raise BadInput(f"cannot be read ({error})", path) from None
+            raise BadInput(str(error), path) from None
     durations.cut = durations.cut or not ended
+
+
+def _counts(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
 
 
 def durations_of(

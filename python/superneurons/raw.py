@@ -36,6 +36,10 @@ from superneurons.files import LONGEST_LINE, BadInput, header_problem
 
 FORMAT = "superneurons-capture"
 VERSION = "0.1"
+_HEADER: dict[str, type] = {"device": str, "device_name": str, "torch": str, "name": str, "rank": int,
+                            "world": int, "tf32": bool, "activities": bool, "memory": bool,
+                            "options": dict}  # fmt: skip
+_NAMES = {str: "text", int: "whole number", bool: "true or false", dict: "object"}
 
 
 class RawWriter:
@@ -98,7 +102,7 @@ class RawReader:
             if not isinstance(record, dict):
                 raise BadInput("is no JSON object", self.path, self.line)
             if not self.header:
-                problem = header_problem(record, FORMAT)
+                problem = _header_fault(record)
                 if problem:
                     raise BadInput(problem, self.path, 1)
                 self.header = record
@@ -112,16 +116,56 @@ class RawReader:
 
     def _lines(self) -> Iterator[bytes]:
         try:
-            with gzip.open(self.path) if self.path.endswith(".gz") else open(self.path, "rb") as file:
-                while text := file.readline(LONGEST_LINE + 1):
-                    if len(text) > LONGEST_LINE:
-                        raise BadInput("is a line that is too long", self.path, self.line + 1)
-                    if text.strip():
-                        yield text
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            if self.header:
-                self.cut = f"is damaged gzip ({error})"
-                return
-            raise BadInput(f"is damaged gzip ({error})", self.path) from None
-        except OSError as error:
-            raise BadInput(f"cannot be read ({error.strerror})", self.path) from None
+            for text in lines_of_file(self.path):
+                if text.strip():
+                    yield text
+        except CutShort as error:
+            if not self.header:
+                raise BadInput(str(error), self.path) from None
+            self.cut = str(error)
+
+
+def integer(record: dict[str, Any], key: str, reader: RawReader, least: int = 0) -> int:
+    value = record.get(key)
+    if type(value) is not int or not least <= value < 1 << 62:
+        raise BadInput(
+            f'"{key}" is {str(value)[:40]} (would be a whole number from {least} on)',
+            reader.path, reader.line,
+        )  # fmt: skip
+    return value
+
+
+def text(record: dict[str, Any], key: str, reader: RawReader) -> str:
+    value = record.get(key)
+    if not isinstance(value, str):
+        raise BadInput(f'"{key}" is no text', reader.path, reader.line)
+    return value
+
+
+class CutShort(Exception):
+    """A packed file cannot be read any further, and why."""
+
+
+def lines_of_file(path: str) -> Iterator[bytes]:
+    """One by one, from a file that may be packed and of any size. CutShort where packed data is
+    damaged, BadInput where the file cannot be read at all or a line is too long."""
+    number = 0
+    try:
+        with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as file:
+            while text := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(text) > LONGEST_LINE:
+                    raise BadInput("is a line that is too long", path, number)
+                yield text
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CutShort(f"is damaged gzip ({error})") from None
+    except OSError as error:
+        raise BadInput(f"cannot be read ({error.strerror})", path) from None
+
+
+def _header_fault(header: dict[str, Any]) -> str:
+    """What is wrong with a header, or ""; what else stands in it is no concern of ours."""
+    for key, kind in _HEADER.items():
+        if type(header.get(key, kind())) is not kind:
+            return f'"{key}" of the header is no {_NAMES[kind]}'
+    return header_problem(header, FORMAT)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
 from superneurons.files import BadInput
-from superneurons.raw import RawReader
+from superneurons.raw import RawReader, integer, text
 from superneurons.traces import PHASES, ROLES
 
 # A tensor looks at other memory from now on: none is read or written. Captures of old have it as a
@@ -69,85 +68,6 @@ class Step:
     allocated: int = 0  # by the allocator, when it began
     died_inside: int = 0  # storages that are freed before the call that has them
     whole: bool = False
-
-
-@dataclass
-class Overview:
-    """What the first look over a raw capture tells."""
-
-    header: dict[str, Any]
-    shapes: list[str] = field(default_factory=list)  # of each step that ended: a hash of its calls
-    calls: list[int] = field(default_factory=list)  # of each step
-    step_ns: list[int] = field(default_factory=list)
-    untouched: dict[str, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    cut: str = ""
-    why: str = ""  # the capture ended before all was captured that was asked for
-    host_ns: dict[int, list[int]] = field(default_factory=dict)  # of calls, in steps alike
-
-    def asked(self, option: str) -> int:
-        """Training steps that were to be watched ("steps") or timed ("untouched"); 0: not known."""
-        options = self.header.get("options")
-        value = options.get(option) if isinstance(options, dict) else None
-        return value if type(value) is int and value > 0 else 0
-
-    def alike(self, step: int) -> list[int]:
-        """The steps that made the same calls as this one."""
-        if step >= len(self.shapes):
-            return [step]
-        return [i for i, shape in enumerate(self.shapes) if shape == self.shapes[step]]
-
-
-def integer(record: dict[str, Any], key: str, reader: RawReader, least: int = 0) -> int:
-    value = record.get(key)
-    if type(value) is not int or not least <= value < 1 << 62:
-        raise BadInput(
-            f'"{key}" is {str(value)[:40]} (would be a whole number from {least} on)',
-            reader.path, reader.line,
-        )  # fmt: skip
-    return value
-
-
-def text(record: dict[str, Any], key: str, reader: RawReader) -> str:
-    value = record.get(key)
-    if not isinstance(value, str):
-        raise BadInput(f'"{key}" is no text', reader.path, reader.line)
-    return value
-
-
-def overview(reader: RawReader) -> Overview:
-    """Reads all, keeps little."""
-    found = Overview({})
-    digest = hashlib.sha256()
-    step = -1
-    calls = 0
-    for record in reader.records():
-        kind = record.get("r")
-        if kind == "call":
-            calls += 1
-            digest.update(f"{record.get('kind')},{record.get('phase')};".encode())
-        elif kind == "step":
-            step = integer(record, "step", reader)
-            if step != len(found.calls):
-                raise BadInput(f"step {step} comes where {len(found.calls)} is due",
-                               reader.path, reader.line)  # fmt: skip
-            digest, calls = hashlib.sha256(), 0
-            found.calls.append(0)
-        elif kind == "step_end":
-            if step != len(found.shapes):
-                raise BadInput("a step ends that did not begin", reader.path, reader.line)
-            found.shapes.append(digest.hexdigest())
-            found.step_ns.append(integer(record, "ns", reader))
-        elif kind == "untouched":
-            found.untouched = record
-        elif kind == "note":
-            found.notes.append(text(record, "text", reader))
-        elif kind == "end":
-            found.why = text({"why": "", **record}, "why", reader)
-        if found.calls:
-            found.calls[-1] = max(found.calls[-1], calls)
-    found.header, found.cut = reader.header, reader.cut
-    return found
 
 
 class StepReader:
@@ -230,7 +150,7 @@ class StepReader:
             known.bytes = max(known.bytes, size)  # it has grown
             return
         shape = record.get("shape", [])
-        if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
             raise self._wrong('"shape" is no list of sizes')
         storage = Storage(serial, size, text(record, "dtype", self.reader), shape)
         storage.alive_at_start = True  # until a call or a make says otherwise
