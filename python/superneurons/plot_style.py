@@ -113,6 +113,11 @@ def areas(axes: Any, x: Sequence[float], rows: dict[str, Sequence[int]]) -> None
     axes.set_ylim(0, peak * 1.08 / GIB or 1)
 
 
+def shortened(name: str) -> str:
+    """A name that fits a legend: commands may be long, and differ most at their ends."""
+    return name if len(name) <= 44 else f"{name[:20]}...{name[-21:]}"
+
+
 def outside_legend(figure: Figure, handles: Any, names: Sequence[str], columns: int) -> None:
     """A legend below all panels, with room made for it."""
     lines = -(-len(names) // columns)
@@ -122,6 +127,7 @@ def outside_legend(figure: Figure, handles: Any, names: Sequence[str], columns: 
     figure.get_layout_engine().set(
         rect=(0, inches / (height + inches), 1, height / (height + inches))
     )
+    names = [shortened(name) for name in names]
     figure.legend(handles, names, loc="lower center", ncol=columns, handlelength=2.6)
 
 

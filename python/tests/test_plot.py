@@ -126,6 +126,16 @@ def test_as_many_policies_as_there_are_differ_in_colour_and_more_in_colour_and_m
     assert len({(each["color"], each["marker"]) for each in looks}) == 60
 
 
+def test_names_of_commands_are_cut_in_the_middle_to_fit_a_legend(tmp_path):
+    name = "exec:python3 /home/somebody/a/folder/far/down/keep_most.py"
+    files = [memory(tmp_path / "a.json", name), memory(tmp_path / "b.json")]
+    (legend,) = plot.draw("memory", files).legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names[1] == "liveness"
+    assert len(names[0]) == 44
+    assert names[0].startswith("exec:python3 ") and names[0].endswith("keep_most.py")
+
+
 def test_png_is_drawn_too(tmp_path):
     assert plot.main(["memory", memory(tmp_path / "a.json"), "-o", str(tmp_path / "f.png")]) == 0
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
