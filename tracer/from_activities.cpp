@@ -13,6 +13,7 @@
 namespace superneurons {
 namespace {
 
+constexpr std::uint32_t kDeepest = 64;                // nested ranges that make ops
 constexpr std::size_t kMostRepetitions = 15;          // that medians are taken over
 constexpr std::size_t kMostSteps = 1000;              // that the step time is the median of
 constexpr std::size_t kMostMeasurements = 4'000'000;  // launches in them together
@@ -35,12 +36,12 @@ class OpMaker {
       : program_(program),
         windows_(windows),
         window_(windows.alike.back()),
-        depth_(static_cast<std::size_t>(range_depth)) {}
+        depth_(range_depth > 0 ? static_cast<std::uint32_t>(range_depth) : kDeepest) {}
 
   /// The op of each launch; `ops` gets the ops, in order of their first launches.
   std::vector<std::uint32_t> make(const std::vector<Launch>& rows, Trace& trace) {
     trace_ = &trace;
-    find_surrounding(rows);
+    find_owners(rows);
     std::vector<std::uint32_t> op_of;
     op_of.reserve(rows.size());
     for (const Launch& row : rows) op_of.push_back(op_for(row));
@@ -56,23 +57,44 @@ class OpMaker {
     std::uint32_t op = 0;
   };
 
-  /// The outermost range that is open throughout makes no op: it is the training step, or more.
-  void find_surrounding(const std::vector<Launch>& rows) {
-    const auto in = [&](std::uint32_t range, std::uint32_t wanted) {
-      while (range != kNone && range != wanted) range = program_.ranges[range].parent;
-      return range == wanted;
-    };
-    for (std::uint32_t at = rows.front().range; at != kNone; at = program_.ranges[at].parent)
-      if (std::all_of(rows.begin(), rows.end(),
-                      [&](const Launch& row) { return in(row.range, at); }) &&
-          rows.size() > 1)
-        throughout_.push_back(at);
-  }
+  /// A range that was opened in the window.
+  struct Within {
+    std::uint32_t launches = 0;   // in it and in those inside
+    std::uint32_t level = 0;      // from outside; 0: makes no op
+    std::uint32_t owner = kNone;  // the range whose op gets its launches
+  };
 
-  bool surrounds(std::uint32_t range) const {
-    const MarkedRange& one = program_.ranges[range];
-    return one.first < window_.first ||
-           std::find(throughout_.begin(), throughout_.end(), range) != throughout_.end() ||
+  /// What each range's launches belong to, in one pass up and one down: a program may leave its
+  /// ranges open, so that they are nested as deeply as it runs long.
+  void find_owners(const std::vector<Launch>& rows) {
+    const auto& ranges = program_.ranges;
+    // In the order in which they were opened, each after the one around it.
+    const auto first = std::partition_point(
+        ranges.begin(), ranges.end(), [&](const auto& one) { return one.first < window_.first; });
+    opened_ = static_cast<std::uint32_t>(first - ranges.begin());
+    std::uint32_t end = opened_;
+    for (const Launch& row : rows)
+      if (row.range != kNone) end = std::max(end, row.range + 1);
+    within_.assign(end - opened_, {});
+    for (const Launch& row : rows)
+      if (is_within(row.range)) ++within(row.range).launches;
+    for (std::uint32_t at = end; at-- > opened_;)
+      if (is_within(ranges[at].parent)) within(ranges[at].parent).launches += within(at).launches;
+    for (std::uint32_t at = opened_; at < end; ++at) {
+      if (surrounds(at, rows.size())) continue;
+      const std::uint32_t parent = ranges[at].parent;
+      Within& one = within(at);
+      one.level = is_within(parent) ? within(parent).level + 1 : 1;
+      one.owner = one.level <= depth_ ? at : within(parent).owner;
+    }
+  }
+  bool is_within(std::uint32_t range) const { return range != kNone && range >= opened_; }
+  Within& within(std::uint32_t range) { return within_[range - opened_]; }
+  const Within& within(std::uint32_t range) const { return within_[range - opened_]; }
+
+  /// A range that is open throughout makes no op: it is the training step, or more.
+  bool surrounds(std::uint32_t range, std::size_t launches) const {
+    return (launches > 1 && within(range).launches == launches) ||
            (!windows_.range.empty() && plain(range) == windows_.range);
   }
   std::string_view plain(std::uint32_t range) const {
@@ -82,10 +104,10 @@ class OpMaker {
   /// Ranges around a launch within the window, outermost first.
   std::vector<std::uint32_t> path(std::uint32_t range) const {
     std::vector<std::uint32_t> up;
-    for (; range != kNone && !surrounds(range); range = program_.ranges[range].parent)
+    if (is_within(range)) range = within(range).owner;
+    for (; is_within(range) && within(range).level > 0; range = program_.ranges[range].parent)
       up.push_back(range);
     std::reverse(up.begin(), up.end());
-    if (depth_ > 0 && up.size() > depth_) up.resize(depth_);
     return up;
   }
 
@@ -141,9 +163,10 @@ class OpMaker {
   const ProgramActivity& program_;
   const Windows& windows_;
   const RangeSpan window_;
-  const std::size_t depth_;
+  const std::uint32_t depth_;
   Trace* trace_ = nullptr;
-  std::vector<std::uint32_t> throughout_;
+  std::uint32_t opened_ = 0;                      // the first range that was opened in the window
+  std::vector<Within> within_;                    // of it and those after it
   std::unordered_map<std::uint32_t, Last> last_;  // by thread
   bool saw_ranges_ = false, saw_phases_ = false;
 };

@@ -150,7 +150,7 @@ class Sweep {
       if (!*more) break;
       if (Status status = take(event); !status) return status;
     }
-    while (!open_.empty()) close(open_.begin()->first);
+    close_all();
     return flush_pending();
   }
 
@@ -249,6 +249,15 @@ class Sweep {
     // One without launches is forgotten, unless another has come after it.
     if (closed.first == count() && closed.range + 1 == program_.ranges.size())
       program_.ranges.pop_back();
+  }
+
+  /// What the program left open, innermost first.
+  void close_all() {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> left;  // range, id
+    left.reserve(open_.size());
+    for (const auto& [id, one] : open_) left.emplace_back(one.range, id);
+    std::sort(left.rbegin(), left.rend());
+    for (const auto& [range, id] : left) close(id);
   }
 
   void allocate(std::uint64_t address, std::int64_t bytes) {

@@ -113,6 +113,21 @@ TEST(TraceOfActivities, folds_ranges_deeper_than_asked_for) {
   EXPECT_EQ(found.trace.ops[1].kernels.size(), 5U);
 }
 
+TEST(TraceOfActivities, takes_a_program_that_never_closes_its_ranges) {
+  SyntheticLog nested;  // one more around each kernel
+  for (std::uint32_t i = 1; i <= 20'000; ++i) {
+    nested.open(i, "step");
+    nested.kernel("k", 10);
+  }
+  const ActivityTrace deep = made(nested.finish(), "whole");
+  ASSERT_EQ(deep.trace.ops.size(), 65U);  // the first is around all others
+  EXPECT_EQ(deep.trace.ops.back().kernels.size(), 20'000U - 64);
+  SyntheticLog ahead;
+  for (std::uint32_t i = 1; i <= 20'000; ++i) ahead.open(i, "step");
+  for (int i = 0; i < 20'000; ++i) ahead.kernel("k", 10);
+  EXPECT_EQ(made(ahead.finish(), "whole").trace.ops.size(), 20'000U);
+}
+
 TEST(TraceOfActivities, finds_the_training_step_by_its_pattern_whatever_is_copied_now_and_then) {
   SyntheticLog log;
   for (const char* name : {"init", "init", "tune"}) log.kernel(name, 5);
