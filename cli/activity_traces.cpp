@@ -147,6 +147,16 @@ void add_window_options(cli::Command& command, ActivityOptions& options) {
       ->within(0, 64);
 }
 
+Result<std::string> temporary_folder() {
+  std::error_code problem;
+  const fs::path folder = fs::temp_directory_path(problem);
+  if (problem)
+    return Error{ErrorCode::io,
+                 fmt::format("no folder for temporary files: {} (would be one that TMPDIR names)",
+                             problem.message())};
+  return folder.string();
+}
+
 bool is_activity_log(const std::string& path) {
   bool is_one = false;
   // Ends with the first line.
@@ -159,8 +169,9 @@ bool is_activity_log(const std::string& path) {
 
 Status convert_log(const std::string& log, const std::string& output,
                    const ActivityOptions& options, const Session& session) {
-  auto made = trace_from_activities({.path = log, .folder = fs::temp_directory_path().string()}, "",
-                                    options);
+  const auto folder = temporary_folder();
+  if (!folder) return folder.error();
+  auto made = trace_from_activities({.path = log, .folder = *folder}, "", options);
   if (!made) return made.error();
   return store(std::move(*made), output, session, session.today);
 }

@@ -22,9 +22,12 @@ Status convert_logs(const std::string& folder, pid_t own, const std::string& com
 /// --window and --range-depth.
 void add_window_options(cli::Command& command, ActivityOptions& options);
 
+/// Where temporary files go: $TMPDIR, else /tmp. Error where that is no folder.
+Result<std::string> temporary_folder();
+
 /// Whether a file begins as an activity log does.
 bool is_activity_log(const std::string& path);
-/// A log that was kept → trace.
+/// A log that was kept, a file, for it is read twice → trace.
 Status convert_log(const std::string& log, const std::string& output,
                    const ActivityOptions& options, const Session& session);
 

@@ -127,7 +127,9 @@ Status trace_program(const std::vector<std::string>& command, const std::string&
   if (Status status = check_window(options.window); !status) return status;
   const auto library = find_library();
   if (!library) return library.error();
-  std::string pattern = (fs::temp_directory_path() / "superneurons-XXXXXX").string();
+  const auto temporary = temporary_folder();
+  if (!temporary) return temporary.error();
+  std::string pattern = (fs::path(*temporary) / "superneurons-XXXXXX").string();
   if (!mkdtemp(pattern.data()))
     return Error{ErrorCode::io, fmt::format("no temporary folder ({})", std::strerror(errno))};
   const LogFolder folder{pattern};

@@ -16,8 +16,14 @@ namespace fs = std::filesystem;
 
 constexpr std::array kStarters = {"torchrun", "accelerate", "deepspeed", "ipython", "ipython3"};
 
+/// python, python3.11, python3.13t, python3-dbg; not python_benchmark or python-config.
 bool is_interpreter(const std::string& word) {
-  return fs::path(word).filename().string().rfind("python", 0) == 0;
+  const std::string name = fs::path(word).filename().string();
+  const std::string python = "python";
+  if (name.rfind(python, 0) != 0) return false;
+  const auto end = std::min(name.find_first_not_of("0123456789.", python.size()), name.size());
+  const std::string rest = name.substr(end);
+  return rest.empty() || rest == "t" || rest == "d" || rest == "-dbg";
 }
 
 /// "#!/usr/bin/env python3" at the head of a file on the PATH or by its name.

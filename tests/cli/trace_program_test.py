@@ -140,6 +140,45 @@ def test_a_command_without_cuda_is_told_so(call, tmp_path):
     assert done.returncode == 3 and "ran nothing on a GPU" in done.stderr
 
 
+def test_a_folder_for_temporary_files_that_is_not_there_is_told(
+    call, tmp_path, superneurons_with_library, monkeypatch
+):
+    (tmp_path / "log").write_text(LOG.replace("\\n", "\n"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    convert = [superneurons_with_library, "convert", "log", "-o", "t.jsonl"]
+    for done in (
+        call(*shell("touch ran")),
+        subprocess.run(convert, cwd=tmp_path, capture_output=True, text=True, check=False),
+    ):
+        assert done.returncode == 2, done.stderr
+        assert "no folder for temporary files" in done.stderr and "TMPDIR" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("source", ["-", "/dev/stdin"])
+def test_a_log_from_a_pipe_is_refused_as_it_is_read_twice(
+    tmp_path, superneurons_with_library, source
+):
+    done = subprocess.run(
+        [superneurons_with_library, "convert", source, "-o", "t.jsonl"],
+        cwd=tmp_path,
+        input=LOG.replace("\\n", "\n"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"{source}: is read twice (would be a file or a folder)" in done.stderr
+
+
+def test_a_program_whose_name_begins_as_pythons_is_no_python(call, tmp_path):
+    script = tmp_path / "python_benchmark"
+    script.write_text(f'#!/bin/sh\necho "$0 $@"\n{WRITE}\n')
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    done = call("./python_benchmark", "--fast")
+    assert (done.returncode, done.stdout) == (0, "./python_benchmark --fast\n"), done.stderr
+
+
 def test_bad_usage(call, superneurons_with_library):
     missing = call("no-such-program")
     assert missing.returncode == 127 and "no-such-program: not found" in missing.stderr
