@@ -253,6 +253,7 @@ def main():
     parser.add_argument("--small", action="store_true", help="sizes for a CPU")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fp32", action="store_true", help="no TF32")
+    parser.add_argument("--compile", action="store_true", help="by torch.compile")
     options = parser.parse_args()
     if not options.small and (torchvision is None or transformers is None):
         missing = [n for n, m in (("torchvision", torchvision), ("transformers", transformers)) if m is None]
@@ -264,6 +265,8 @@ def main():
     build, micro_batches, autocast, optimizer = MODELS[options.model]
     model, draw = build(options.small)
     model = model.to(device).train()
+    if options.compile:
+        model = torch.compile(model)
     if optimizer == "sgd":
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     else:

@@ -121,6 +121,9 @@ void add_python_options(cli::Command& command, PythonOptions& python) {
   command.add_flag("--offload-capture", python.offload_capture,
                    "of PyTorch: keep tensors saved for backward on the host, so that a model runs "
                    "that does not fit");
+  command.add_flag("--compiled", python.compiled,
+                   "of PyTorch: functions that torch.compile made stay compiled, and are known by "
+                   "their kernels and the allocator's memory");
   command.add_option("--keep-raw", python.keep_raw,
                      "of PyTorch: a folder for what the trace is made from (convert)");
   command.add_flag("--program", python.program,

@@ -53,6 +53,12 @@ Result<std::string> find_package() {
                "in the source tree"};
 }
 
+/// Which makes traces of the kernels of compiled programs.
+std::string this_program() {
+  std::error_code none;
+  return fs::read_symlink("/proc/self/exe", none).string();
+}
+
 /// The words that run `module`.main() of the package, whatever the folder and the environment.
 std::vector<std::string> python_command(const std::string& interpreter, const std::string& package,
                                         const std::string& call) {
@@ -99,7 +105,7 @@ Status trace_python(const std::vector<std::string>& command, const std::string& 
   if (options.stop_after) add({"--stop-after"});
   if (options.strip_recompute) add({"--strip-recompute"});
   if (options.offload_capture) add({"--offload-capture"});
-  if (options.compiled) add({"--compiled"});
+  if (options.compiled) add({"--compiled", "--superneurons", this_program()});
   if (!options.keep_raw.empty()) add({"--keep-raw", options.keep_raw});
   add({"--"});
   words.insert(words.end(), command.begin(), command.end());
@@ -118,6 +124,7 @@ Status convert_raw(const std::string& raw, const std::string& output, bool strip
                                                   "from superneurons.files import run_main\n"
                                                   "sys.exit(run_main(lambda: main(sys.argv[1:])))");
   words.insert(words.end(), {"-o", output});
+  words.insert(words.end(), {"--superneurons", this_program()});
   if (strip_recompute) words.push_back("--strip-recompute");
   words.insert(words.end(), {"--", raw});
   const auto ended = run_command(words, environment_with({}));

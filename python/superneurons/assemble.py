@@ -91,9 +91,7 @@ def build(step: Step, carries: Carries, durations: Durations) -> Trace:
         trace.ops.append(_copy(len(trace.ops), number[end.serial], number[serial], end.bytes))
     for serial in sorted(start, key=lambda each: number[each]):
         successor = carries.ends.get(serial)
-        trace.carry.append(
-            Carry(number[serial], number[successor.serial if successor else serial])
-        )
+        trace.carry.append(Carry(number[serial], number[successor.serial if successor else serial]))
     return trace
 
 
@@ -152,7 +150,7 @@ def _copy(i: int, end: int, start: int, size: int) -> Op:
 def fill_header(
     trace: Trace, look: Overview, durations: Durations, cuda: bool, stripped: bool
 ) -> None:
-    header, untouched = look.header, look.untouched
+    header = look.header
     offload = offloaded(look)
     parts = [f"superneurons.capture, torch {header.get('torch', '?')}"]
     if durations.kernels:
@@ -166,11 +164,7 @@ def fill_header(
     trace.origin = "; ".join(parts)
     trace.device = str(header.get("device_name", ""))
     trace.math = "tf32" if header.get("tf32") is True else "fp32"
-    if not stripped and not offload:  # else these are of another program
-        trace.step_ns_untraced = _median(untouched.get("ns"))
-        _measured(trace, allocated_peak=whole(untouched.get("allocated")),
-                  reserved_peak=whole(untouched.get("reserved")))  # fmt: skip
-    trace.step_ns_traced = _median(look.step_ns)
+    fill_measured(trace, look, not stripped and not offload)
     trace.dropped_records = durations.dropped
     if cuda:
         _measured(trace, owned_ns=durations.owned_ns, orphan_ns=durations.orphan_ns,
@@ -180,6 +174,15 @@ def fill_header(
         if cuda:
             trace.capabilities["kernels"] = durations.capability
             trace.capabilities["host_times"] = "inferred"
+
+
+def fill_measured(trace: Trace, look: Overview, same: bool) -> None:
+    """Of whole training steps; those that nobody watched are of the `same` program, or left out."""
+    if same:
+        trace.step_ns_untraced = _median(look.untouched.get("ns"))
+        _measured(trace, allocated_peak=whole(look.untouched.get("allocated")),
+                  reserved_peak=whole(look.untouched.get("reserved")))  # fmt: skip
+    trace.step_ns_traced = _median(look.step_ns)
 
 
 def _measured(trace: Trace, **values: int) -> None:

@@ -64,8 +64,9 @@ def start() -> None:
     """PyTorch is there. Nothing that fails here is the program's concern."""
     try:
         from superneurons import session
+        from superneurons.options import Options
 
-        options = session.Options(**json.loads(os.environ[VARIABLE]))
+        options = Options(**json.loads(os.environ[VARIABLE]))
         session.current = started = session.Session(options)
         status = Status(os.path.join(options.folder, f"status.{started.process}.json"))
         started.on_step = status.tell

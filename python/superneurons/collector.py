@@ -24,8 +24,17 @@ class Collector:
             return error.value.decode("utf-8", "replace")
         return ""
 
+    def start_into(self, path: str) -> str:
+        """The same, into a file as it goes: API calls and allocations of the driver too."""
+        error = ctypes.create_string_buffer(512)
+        start = self.library.superneurons_trace_start_to
+        if start(path.encode(), error, ctypes.c_size_t(512)) != 0:
+            return error.value.decode("utf-8", "replace")
+        return ""
+
     def stop(self, path: str) -> bool:
-        """Writes the activities of the device to `path`; whether that worked."""
+        """Writes the activities of the device to `path`, unless they go to a file anyway; whether
+        that worked."""
         return bool(self.library.superneurons_trace_stop(path.encode()) == 0)
 
 

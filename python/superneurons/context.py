@@ -12,6 +12,7 @@ from typing import Any
 from superneurons import session
 from superneurons.convert import convert, keep
 from superneurons.files import BadInput, check_writable
+from superneurons.options import Options, say
 from superneurons.program import find_library
 from superneurons.report import Report
 
@@ -24,6 +25,7 @@ class Capture:
     or `superneurons.training_step()`). `warmup` training steps are left alone first, `steps` are
     watched and give the trace, `untouched` more give its time. `strip_recompute`: without what
     activation checkpointing computes again. `offload`: saved tensors live on the host meanwhile.
+    `compiled`: functions that torch.compile made stay compiled, and are known by their kernels.
     `library`: the CUPTI collector, found by itself beside the `superneurons` program.
     `device`: "cuda" or "cpu" ("": CUDA where the program uses it). BadInput at once where `path`
     cannot be written.
@@ -46,6 +48,7 @@ class Capture:
         batch: int = 0,
         strip_recompute: bool = False,
         offload: bool = False,
+        compiled: bool = False,
         library: str | None = None,
         device: str = "",
     ) -> None:
@@ -53,6 +56,8 @@ class Capture:
             raise ValueError("warmup and untouched are at least 0, steps at least 1")
         if device not in ("", "cuda", "cpu"):
             raise ValueError(f'device is "{device}" (would be "cuda" or "cpu")')
+        if compiled and (offload or strip_recompute):
+            raise ValueError("compiled goes with neither offload nor strip_recompute")
         check_writable(path)
         self.path = path
         self.report: Report | None = None
@@ -61,8 +66,8 @@ class Capture:
         self._model = model
         several = isinstance(optimizer, Iterable)
         self._optimizers = optimizer if several else [] if optimizer is None else [optimizer]
-        self._options = session.Options(
-            warmup=warmup, steps=steps, untouched=untouched, offload=offload, name=name,
+        self._options = Options(
+            warmup=warmup, steps=steps, untouched=untouched, offload=offload, compiled=compiled, name=name,
             device=device, collector=(find_library() or "") if library is None else library,
         )  # fmt: skip
         self._session: session.Session | None = None
@@ -100,8 +105,8 @@ class Capture:
             self.problem = f"{self.path}: no trace ({type(problem).__name__}: {problem})"
         folder = self._options.folder
         if self.problem:
-            session.say(self.problem)
+            say(self.problem)
         if ended.raw is not None and self.report is None:
-            session.say(keep(folder, self.path, "python -m superneurons.convert"))
+            say(keep(folder, self.path, "python -m superneurons.convert"))
         else:
             shutil.rmtree(folder, ignore_errors=True)

@@ -18,30 +18,51 @@ from superneurons.assemble import (
     add_outside,
     build,
     fill_header,
+    fill_measured,
     issue_times,
     keep_ops,
     offloaded,
     whole,
 )
 from superneurons.carries import carries_of, fill_roles
-from superneurons.files import BadInput, format_bytes, format_time, run_main
+from superneurons.compiled_trace import convert_compiled, live_peak
+from superneurons.files import BadInput, format_bytes, run_main
 from superneurons.kernels import MOST_STEPS, Durations, activities, durations_of
 from superneurons.overview import Overview, overview
 from superneurons.raw import RawReader, integer
 from superneurons.report import Report, rebuilt_peak
 from superneurons.steps import Step, StepReader
 from superneurons.strip import Stripped, strip_recompute
-from superneurons.traces import Trace, write_trace
+from superneurons.traces import write_trace
 
 _KERNELS = "the times of kernels are not known"
 
 
 def convert(
-    raw: str, path: str, *, strip_recompute: bool = False, name: str = "", batch: int = 0
+    raw: str,
+    path: str,
+    *,
+    strip_recompute: bool = False,
+    name: str = "",
+    batch: int = 0,
+    program: str = "",
 ) -> Report:
     """Reads the raw capture (and the activity log beside it) and writes the trace. BadInput where
-    it is damaged, or holds no op of a training step."""
+    it is damaged, or holds no op of a training step. `program`: `superneurons`, which captures of
+    compiled programs need; found by itself if that is ""."""
     look = overview(RawReader(raw))
+    if look.header.get("compiled") is True:
+        report = _compiled(look, raw, program)
+    else:
+        report = _of_ops(look, raw, strip_recompute)
+    report.trace.name = name or os.path.splitext(look.header.get("name") or "pytorch")[0]
+    report.trace.batch = batch
+    write_trace(report.trace, path)
+    report.path = path
+    return report
+
+
+def _of_ops(look: Overview, raw: str, strip: bool) -> Report:
     number = len(look.shapes) - 1 if look.shapes else len(look.calls) - 1
     if number < 0:
         raise BadInput("no training step was watched" + _because(look), raw)
@@ -50,11 +71,22 @@ def convert(
     if not step.ops:
         raise BadInput("no op was seen in the training step" + _because(look), raw)
     _name_layers(step, step_reader.prefixes())
-    trace, report = _trace(step, look, raw, strip_recompute)
-    trace.name = name or os.path.splitext(look.header.get("name") or "pytorch")[0]
-    trace.batch = batch
-    write_trace(trace, path)
-    report.path = path
+    return _report(step, look, raw, strip)
+
+
+def _compiled(look: Overview, raw: str, program: str) -> Report:
+    """By kernels and the allocator's history."""
+    if not look.shapes:
+        raise BadInput("no training step was watched to its end" + _because(look), raw)
+    trace, said = convert_compiled(raw, log_of(raw), program)
+    trace.origin = (
+        f"superneurons.capture, torch {look.header.get('torch', '?')}, compiled; {trace.origin}"
+    )
+    trace.device = look.header.get("device_name", "")
+    trace.math = "tf32" if look.header.get("tf32") else "fp32"
+    fill_measured(trace, look, True)
+    report = Report("", trace, live_peak(trace), whole(look.untouched.get("allocated")))
+    report.warnings = look.notes + _cut_short(look, "") + said
     return report
 
 
@@ -79,12 +111,17 @@ def _name_layers(step: Step, prefixes: dict[str, str]) -> None:
         storage.end_names = [(role, full(name)) for role, name in storage.end_names]
 
 
+def log_of(raw: str) -> str:
+    """Where the activities of the device are that belong to a raw capture."""
+    folder, file = os.path.split(raw)
+    return os.path.join(folder, file.replace("capture.", "activities.", 1))
+
+
 def _durations(look: Overview, raw: str, step: int) -> Durations:
     found = Durations()
     if not look.header.get("activities"):
         return found
-    folder, file = os.path.split(raw)
-    log = os.path.join(folder, file.replace("capture.", "activities.", 1))
+    log = log_of(raw)
     if log == raw or not os.path.exists(log):
         found.cut = True
         return found
@@ -109,16 +146,15 @@ def _host_durations(look: Overview, raw: str, step: int) -> Durations:
     return found
 
 
-def _cut_short(step: Step, look: Overview) -> list[str]:
-    """What is less than was asked for, and why."""
+def _cut_short(look: Overview, cut_off: str) -> list[str]:
+    """What is less than was asked for, and why; `cut_off` says where the training step is, if it is."""
     why = f"the capture {look.cut}" if look.cut else look.why or "the capture ended early"
     steps, untouched = look.asked("steps"), look.asked("untouched")
     seen = look.untouched.get("ns")
     timed = len(seen) if isinstance(seen, list) else 0
     found = []
-    if not step.whole:
-        found.append(f"{why}: the training step is cut off after op {len(step.ops) - 1} "
-                     f"({step.ops[-1].kind})")  # fmt: skip
+    if cut_off:
+        found.append(f"{why}: {cut_off}")
     elif len(look.shapes) < steps:
         found.append(f"{why}: training step {len(look.shapes)} of {steps} is the last that was "
                      "watched to its end")  # fmt: skip
@@ -138,10 +174,11 @@ def _died_inside(step: Step) -> list[str]:
             "to live until it ends"]  # fmt: skip
 
 
-def _trace(step: Step, look: Overview, raw: str, strip: bool) -> tuple[Trace, Report]:
+def _report(step: Step, look: Overview, raw: str, strip: bool) -> Report:
     cuda = look.header.get("device") == "cuda"
     durations = (_durations if cuda else _host_durations)(look, raw, step.number)
-    warnings = look.notes + _cut_short(step, look) + _died_inside(step)
+    cut_off = f"the training step is cut off after op {len(step.ops) - 1} ({step.ops[-1].kind})"
+    warnings = look.notes + _cut_short(look, "" if step.whole else cut_off) + _died_inside(step)
     issue_times(step, look, durations, cuda)
     stripped = strip_recompute(step) if strip else Stripped()
     if stripped.left:
@@ -176,7 +213,7 @@ def _trace(step: Step, look: Overview, raw: str, strip: bool) -> tuple[Trace, Re
         warnings.append("the trace does not reproduce the peak of the allocator")
     if cuda and durations.owned_ns:
         report.owned = durations.owned_ns / (durations.owned_ns + durations.orphan_ns)
-    return trace, report
+    return report
 
 
 def raw_files(raw: str) -> list[str]:
@@ -202,6 +239,7 @@ def convert_all(
     name: str = "",
     batch: int = 0,
     problems: list[BadInput] | None = None,
+    program: str = "",
 ) -> list[Report]:
     """All processes of a raw capture: one trace per rank where there are several. What is wrong
     with one of them goes to `problems`, if given, and the others are converted all the same."""
@@ -213,7 +251,14 @@ def convert_all(
         try:
             target = _target(file, path) if len(files) > 1 else path
             reports.append(
-                convert(file, target, strip_recompute=strip_recompute, name=name, batch=batch)
+                convert(
+                    file,
+                    target,
+                    strip_recompute=strip_recompute,
+                    name=name,
+                    batch=batch,
+                    program=program,
+                )
             )
         except BadInput as problem:
             if problems is None:
@@ -245,10 +290,12 @@ def main(arguments: list[str], called: str = "superneurons convert") -> None:
                         help="without what activation checkpointing computes again")  # fmt: skip
     parser.add_argument("--name", default="", help="of the trace (default: the script's)")
     parser.add_argument("--batch", type=int, default=0, help="samples in a training step")
+    parser.add_argument("--superneurons", default="", metavar="PROGRAM",
+                        help="the program, for captures of compiled programs")  # fmt: skip
     options = parser.parse_args(arguments)
     for report in convert_all(options.raw, options.output, name=options.name,
                               strip_recompute=options.strip_recompute,
-                              batch=options.batch):  # fmt: skip
+                              batch=options.batch, program=options.superneurons):  # fmt: skip
         print("\n".join(report.lines()), file=sys.stderr)
 
 

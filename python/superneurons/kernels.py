@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from superneurons.files import BadInput
-from superneurons.raw import CutShort, lines_of_file
+from superneurons.raw import CutShort, counts, lines_of_file
 
 MOST_STEPS = 9  # of which medians are taken: the last ones that are alike
 STRIPPED_CALL = 0xFFFFFFFF  # of device work that is not of the program
@@ -61,7 +61,7 @@ def activities(path: str, durations: Durations) -> Iterator[dict[str, Any]]:
             if not isinstance(row, dict):
                 raise BadInput("is no JSON object", path, line)
             if row.get("r") == "end":
-                if not _counts(row.get("dropped")):
+                if not counts(row.get("dropped")):
                     raise BadInput('"dropped" is no count', path, line)
                 durations.dropped += row["dropped"]
                 ended = True
@@ -74,10 +74,6 @@ def activities(path: str, durations: Durations) -> Iterator[dict[str, Any]]:
         if line == 0:
             raise BadInput(str(error), path) from None
     durations.cut = durations.cut or not ended
-
-
-def _counts(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 62
 
 
 def durations_of(

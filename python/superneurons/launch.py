@@ -24,7 +24,7 @@ from typing import Any
 
 from superneurons.convert import convert_all, keep, raw_files
 from superneurons.files import BadInput, check_writable
-from superneurons.program import find_library
+from superneurons.program import find_library, find_program
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -64,30 +64,40 @@ def _parser(called: Called) -> argparse.ArgumentParser:
     add("-o", "--output", required=True, help="trace to write")
     add("--warmup", type=int, default=3, help="training steps left alone first")
     add("--steps", type=int, default=3, help="training steps that are watched")
-    add("--untouched", type=int, default=5, help="training steps after them that give the true time")
+    add(
+        "--untouched", type=int, default=5, help="training steps after them that give the true time"
+    )
     add("--stop-after", action="store_true", help="end the program when all is captured")
     add("--strip-recompute", action="store_true",
         help="without what activation checkpointing computes again")  # fmt: skip
     add("--offload-capture", action="store_true",
         help="tensors saved for backward live on the host, so that a model runs that does not fit")  # fmt: skip
+    add("--compiled", action="store_true",
+        help="what torch.compile made stays compiled: kernels and memory, not what ops access")  # fmt: skip
     add("--name", default="", help="of the trace (default: the script's)")
     add("--batch", type=int, default=0, help="samples in a training step, for the header")
     add("--keep-raw", default="", metavar="FOLDER", help="keep what the trace is made from")
-    add("--library", dest="collector", default=None, help="the CUPTI collector (default: where it was built)")
+    add(
+        "--library",
+        dest="collector",
+        default=None,
+        help="the CUPTI collector (default: where it was built)",
+    )
     add("--device", default="", choices=["", "cuda", "cpu"], help="default: CUDA where it is used")
+    add("--superneurons", default="", metavar="PROGRAM",
+        help="the program that makes traces of kernels, for --compiled (default: where it was built)")  # fmt: skip
     parser.usage = "%(prog)s -o FILE [options] -- COMMAND ..."
     return parser
 
 
 def _environment(folder: str, options: argparse.Namespace) -> dict[str, str]:
     environment = dict(os.environ)
-    collector = find_library() if options.collector is None else options.collector
     environment["SUPERNEURONS_CAPTURE"] = json.dumps(
         {
             "folder": folder, "warmup": options.warmup, "steps": options.steps,
             "untouched": options.untouched, "stop_after": options.stop_after,
-            "offload": options.offload_capture, "collector": collector or "", "name": options.name,
-            "device": options.device,
+            "offload": options.offload_capture, "compiled": options.compiled,
+            "collector": options.collector, "name": options.name, "device": options.device,
         }
     )  # fmt: skip
     paths = [os.path.join(_HERE, "hook"), environment.get("PYTHONPATH", "")]
@@ -155,6 +165,10 @@ def launch(words: Sequence[str], called: Called) -> int:
     for name, least in (("warmup", 1), ("steps", 1), ("untouched", 0), ("batch", 0)):
         if getattr(options, name) < least:
             raise BadInput(f"--{name} {getattr(options, name)} (would be at least {least})")
+    if options.collector is None:
+        options.collector = find_library() or ""
+    if options.compiled:
+        _check_compiled(options)
     if options.collector and not os.path.exists(options.collector):
         raise BadInput("there is no such library (would be libsuperneurons_cupti.so)",
                        options.collector)  # fmt: skip
@@ -182,6 +196,17 @@ def launch(words: Sequence[str], called: Called) -> int:
     return code if code != 0 or written else 2
 
 
+def _check_compiled(options: argparse.Namespace) -> None:
+    for name in ("strip_recompute", "offload_capture"):
+        if getattr(options, name):
+            raise BadInput(f"--{name.replace('_', '-')} does not go with --compiled")
+    if not options.collector:
+        raise BadInput("--compiled needs libsuperneurons_cupti.so, which is built where CUDA is "
+                       "(--library names it)")  # fmt: skip
+    if not (options.superneurons or find_program()):
+        raise BadInput("--compiled needs the `superneurons` program (--superneurons names it)")
+
+
 def _raw_folder(named: str) -> str:
     """Where the program writes: the folder that was named, or a temporary one."""
     if not named:
@@ -201,7 +226,8 @@ def _convert(folder: str, options: argparse.Namespace, called: Called) -> bool:
     problems: list[BadInput] = []
     try:
         reports = convert_all(folder, options.output, name=options.name, batch=options.batch,
-                              strip_recompute=options.strip_recompute, problems=problems)  # fmt: skip
+                              strip_recompute=options.strip_recompute, problems=problems,
+                              program=options.superneurons)  # fmt: skip
     except Exception as error:  # noqa: BLE001
         say(f"{options.output}: no trace ({type(error).__name__}: {error})")
         return False

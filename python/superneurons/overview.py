@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from superneurons.files import BadInput
-from superneurons.raw import RawReader, integer, text
+from superneurons.raw import RawReader, counts, integer, text
 
 
 @dataclass
@@ -76,6 +76,6 @@ def overview(reader: RawReader) -> Overview:
 def _untouched(record: dict[str, Any], reader: RawReader) -> dict[str, Any]:
     for key in ("ns", "host_ns"):
         value = record.get(key)
-        if not isinstance(value, list) or any(type(n) is not int or not 0 <= n < 1 << 62 for n in value):
+        if not isinstance(value, list) or not all(map(counts, value)):
             raise BadInput(f'"{key}" is no list of times', reader.path, reader.line)
     return record

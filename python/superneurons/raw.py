@@ -16,6 +16,14 @@ JSON Lines, one file per process. The first line is the header. In the order in 
     note      text                                    what went wrong
     end       why                                     what ended it early, or ""
 
+Of a compiled program (`compiled` in the header) only:
+
+    segment   address, bytes                          memory that the allocator has from the driver
+    held      address, bytes                          what is given out when the watching begins
+    allocate  address, bytes, us                      by the allocator; free: taken back
+    boundary  clocks                                  the device is idle, between training steps:
+                                                      [before, after] of each wait for it, in ns
+
 An access is `[s, offset, length]` in bytes. A call has `in` and `out`, `makes` (storages new with
 it), `once` (written by its first run only), `random`, `sync` (the host waits for the device),
 `host` (ns of the call itself), `before` (ns and number of calls since the last that were views) and,
@@ -37,7 +45,7 @@ from superneurons.files import LONGEST_LINE, BadInput, header_problem
 FORMAT = "superneurons-capture"
 VERSION = "0.1"
 _HEADER: dict[str, type] = {"device": str, "device_name": str, "torch": str, "name": str, "rank": int,
-                            "world": int, "tf32": bool, "activities": bool, "memory": bool,
+                            "world": int, "tf32": bool, "activities": bool, "memory": bool, "compiled": bool,
                             "options": dict}  # fmt: skip
 _NAMES = {str: "text", int: "whole number", bool: "true or false", dict: "object"}
 
@@ -123,6 +131,11 @@ class RawReader:
             if not self.header:
                 raise BadInput(str(error), self.path) from None
             self.cut = str(error)
+
+
+def counts(value: Any) -> bool:
+    """Whether it is a whole number from 0 on, as sizes and times are."""
+    return type(value) is int and 0 <= value < 1 << 62
 
 
 def integer(record: dict[str, Any], key: str, reader: RawReader, least: int = 0) -> int:

@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -29,33 +29,13 @@ from superneurons.dispatch import Recorder
 from superneurons.eager import Eager
 from superneurons.layers import Layers
 from superneurons.memory_history import MemoryHistory, workspaces
-from superneurons.peaks import Peaks
+from superneurons.options import Options, say
 from superneurons.raw import RawWriter
 from superneurons.rounds import Rounds
 from superneurons.states import named_states
+from superneurons.untouched import Untouched
 
 current: Session | None = None  # of this process: PyTorch's hooks are of the process too
-
-
-@dataclass
-class Options:
-    """What to capture, and where to write it."""
-
-    folder: str = "."
-    warmup: int = 3  # training steps left alone first
-    steps: int = 3  # watched
-    untouched: int = 5  # timed
-    stop_after: bool = False  # ends the program then
-    offload: bool = False  # saved tensors live on the host
-    collector: str = ""  # the CUPTI library; "": no times of kernels
-    name: str = ""
-    device: str = ""  # "cuda" or "cpu"; "": CUDA if the program uses it
-
-
-def say(text: str) -> None:
-    """One line for the user, wherever standard error is."""
-    with contextlib.suppress(Exception):
-        print(f"superneurons: {text}", file=sys.stderr, flush=True)
 
 
 class Session:
@@ -80,11 +60,10 @@ class Session:
         self._recorder: Recorder | None = None
         self._memory: MemoryHistory | None = None
         self._collector: Collector | None = None
+        self._compiled: Any = None
         self._notes: list[str] = []  # before there is a file to write them to
         self._offload: Any = None
-        self._times: list[int] = []
-        self._events: list[Any] = []
-        self._peaks = Peaks(torch)
+        self._untouched = Untouched()
         self._watched = 0  # training steps that were watched to their end
         self._began = 0
         self.on_step: Callable[[int], None] = lambda count: None  # of warm-up that ended
@@ -96,7 +75,8 @@ class Session:
             register_optimizer_step_post_hook(self._guarded(self._after_step)),
         ]
         os.register_at_fork(after_in_child=partial(_forked, weakref.ref(self)))
-        self._eager.open()
+        if not options.compiled:
+            self._eager.open()
         if options.offload:
             from superneurons.offload import OffloadSaved
 
@@ -166,8 +146,8 @@ class Session:
         elif self.state == "watched":
             self._end_watched_step()
         elif self.state == "timed":
-            self._note_time()
-            if len(self._times) > self.options.untouched:
+            self._untouched.note()
+            if self._untouched.count >= self.options.untouched:
                 self.end("")
                 if self.options.stop_after:
                     say(f"the program ends here, after {self.ended} training steps (--stop-after)")
@@ -181,10 +161,10 @@ class Session:
         cuda = torch.cuda.is_available()
         if self.options.device == "cuda" and not cuda:
             return self.give_up("this PyTorch sees no CUDA device (--device cuda)")
-        device = self.options.device or (
-            "cuda" if cuda and torch.cuda.is_initialized() else "cpu"
-        )
+        device = self.options.device or ("cuda" if cuda and torch.cuda.is_initialized() else "cpu")
         self.device = device
+        if self.options.compiled:
+            return self._start_compiled()
         if device == "cuda":
             problem = self._start_collector()
             if problem:
@@ -209,11 +189,38 @@ class Session:
         self._recorder.__enter__()  # type: ignore[no-untyped-call]
         self._start_watched_step()
 
+    def _start_compiled(self) -> None:
+        if self.device != "cuda":
+            return self.give_up("compiled functions are known by their kernels, and no CUDA device is "
+                                "used (--compiled)")  # fmt: skip
+        from superneurons.compiled import CompiledSteps
+
+        try:
+            collector = Collector(self.options.collector)
+        except (OSError, AttributeError) as error:
+            return self.give_up(f"the collector cannot be loaded ({error})")
+        torch.cuda.synchronize()
+        problem = collector.start_into(self._log_path())
+        if problem:
+            return self.give_up(problem)
+        self._collector = collector
+        self._memory = MemoryHistory(torch)
+        self._memory.open()
+        self.raw = RawWriter(self.raw_path(), self._header())
+        if self._memory.closed_because:
+            self._note(f"tensors are not known: {self._memory.closed_because}")
+        self._compiled = CompiledSteps(self.raw, self._memory)
+        self.state = "watched"
+        self._thread = threading.get_ident()
+        self._start_watched_step()
+
     def _start_collector(self) -> str:
         """Why nothing of the device can be seen, or "". Without the library the rest can."""
         unknown = "the times of kernels are not known: "
         if not self.options.collector:
-            self._notes.append(f"{unknown}{NAME} was not found (it is built where CUDA is; --library names it)")
+            self._notes.append(
+                f"{unknown}{NAME} was not found (it is built where CUDA is; --library names it)"
+            )
             return ""
         try:
             collector = Collector(self.options.collector)
@@ -231,6 +238,9 @@ class Session:
     def raw_path(self) -> str:
         return os.path.join(self.options.folder, f"capture.{self.process}.jsonl")
 
+    def _log_path(self) -> str:
+        return os.path.join(self.options.folder, f"activities.{self.process}.jsonl")
+
     def _header(self) -> dict[str, Any]:
         cuda = self.device == "cuda"
         return {
@@ -238,12 +248,15 @@ class Session:
             "device_name": torch.cuda.get_device_name() if cuda else "cpu",
             "torch": torch.__version__,
             "python": sys.executable,
-            "name": self.options.name or os.path.basename(sys.argv[0] if sys.argv else "") or "python",
+            "name": self.options.name
+            or os.path.basename(sys.argv[0] if sys.argv else "")
+            or "python",
             "rank": int(os.environ.get("RANK", -1)),
             "world": int(os.environ.get("WORLD_SIZE", 1)),
             "tf32": bool(cuda and torch.backends.cuda.matmul.allow_tf32),
             "activities": self._collector is not None,
             "memory": bool(self._memory and not self._memory.closed_because),
+            "compiled": self.options.compiled,
             "options": asdict(self.options),
         }
 
@@ -262,33 +275,39 @@ class Session:
             self._notes.append(text)
 
     def _start_watched_step(self) -> None:
-        assert self._recorder and self._layers and self.raw
-        self._recorder.states(named_states(self._layers, self._living_optimizers()))
-        self._layers.start_step()
+        assert self.raw
+        if self._recorder is not None and self._layers is not None:
+            self._recorder.states(named_states(self._layers, self._living_optimizers()))
+            self._layers.start_step()
         cuda = self.device == "cuda"
         allocated = torch.cuda.memory_allocated() if cuda else 0
-        if self._memory is not None:
+        if self._memory is not None and self._recorder is not None:
             self._memory.take()
         self.raw.line({"r": "step", "step": self._watched, "allocated": allocated})
         self._began = time.perf_counter_ns()
-        self._recorder.start_step(self._watched)
+        if self._recorder is not None:
+            self._recorder.start_step(self._watched)
 
     def _end_watched_step(self) -> None:
-        assert self._recorder and self._layers and self.raw
+        assert self.raw
         if threading.get_ident() != self._thread:
             return
-        self._recorder.active = False
+        if self._recorder is not None:
+            self._recorder.active = False
         if self.device == "cuda":
             torch.cuda.synchronize()
         took = time.perf_counter_ns() - self._began
-        if self._memory is not None:
+        if self._compiled is not None:
+            self._compiled.boundary()
+        elif self._memory is not None:
             for call, workspace in workspaces(self._memory.take()).items():
                 self.raw.line({"r": "memory", "c": call, "workspace": workspace})
         self.raw.line({"r": "step_end", "step": self._watched, "ns": took})
         self._watched += 1
         if self._watched < self.options.steps:
             return self._start_watched_step()
-        self._recorder.states(named_states(self._layers, self._living_optimizers()))
+        if self._recorder is not None and self._layers is not None:
+            self._recorder.states(named_states(self._layers, self._living_optimizers()))
         self._stop_watching()
         if self.options.untouched > 0:
             self._start_timing()
@@ -310,37 +329,14 @@ class Session:
             self._memory = None
         collector, self._collector = self._collector, None
         if collector is not None:
-            path = os.path.join(self.options.folder, f"activities.{self.process}.jsonl")
-            if not collector.stop(path):
+            if not collector.stop(self._log_path()):
                 self._note("the activities of the device could not be written")
 
     # The untouched training steps.
 
     def _start_timing(self) -> None:
         self.state = "timed"
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-            self._peaks.open()
-        self._note_time()
-
-    def _note_time(self) -> None:
-        self._times.append(time.perf_counter_ns())
-        if self.device == "cuda":
-            event = torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._events.append(event)
-
-    def _write_times(self) -> None:
-        if self.raw is None or len(self._times) < 2:
-            return
-        host = [b - a for a, b in zip(self._times, self._times[1:])]
-        device = host
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-            pairs = zip(self._events, self._events[1:])
-            device = [round(a.elapsed_time(b) * 1e6) for a, b in pairs]
-        record = {"r": "untouched", "ns": device, "host_ns": host}
-        self.raw.line({**record, **self._peaks.close()})
+        self._untouched.start(self.device)
 
     # The end.
 
@@ -352,7 +348,7 @@ class Session:
         if state == "watched":
             self._stop_watching()
         elif state == "timed":
-            self._write_times()
+            self._untouched.write(self.raw)
         self._eager.close()
         if state == "warmup" and not self.reason:
             self.reason = f"{why} after {self.ended} training steps"
@@ -362,7 +358,6 @@ class Session:
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        self._events, self._times = [], []
         global current
         current = None if current is self else current
 

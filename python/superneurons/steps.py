@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from superneurons.files import BadInput
-from superneurons.raw import RawReader, integer, text
+from superneurons.raw import RawReader, counts, integer, text
 from superneurons.traces import PHASES, ROLES
 
 # A tensor looks at other memory from now on: none is read or written. Captures of old have it as a
@@ -150,7 +150,7 @@ class StepReader:
             known.bytes = max(known.bytes, size)  # it has grown
             return
         shape = record.get("shape", [])
-        if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape):
+        if not isinstance(shape, list) or not all(map(counts, shape)):
             raise self._wrong('"shape" is no list of sizes')
         storage = Storage(serial, size, text(record, "dtype", self.reader), shape)
         storage.alive_at_start = True  # until a call or a make says otherwise

@@ -3,9 +3,11 @@ never stands in the program's way."""
 
 import gzip
 import importlib
+import json
 import os
 import re
 import shutil
+import time
 
 import pytest
 
@@ -254,10 +256,14 @@ def test_too_few_training_steps_are_said_and_the_program_goes_on(tmp_path, capsy
             step()
             raise ZeroDivisionError
     assert os.listdir(tmp_path) == []
-    assert capsys.readouterr().err.count("nothing was captured: the `with` block ended after 1") == 2
+    assert (
+        capsys.readouterr().err.count("nothing was captured: the `with` block ended after 1") == 2
+    )
 
 
-@pytest.mark.parametrize(("place", "why"), [("none/t.jsonl", "there is no folder"), (".", "a folder")])
+@pytest.mark.parametrize(
+    ("place", "why"), [("none/t.jsonl", "there is no folder"), (".", "a folder")]
+)
 def test_where_no_trace_can_be_written_is_known_before_any_training(tmp_path, place, why):
     with pytest.raises(BadInput, match=why):
         superneurons.capture(str(tmp_path / place))
@@ -350,3 +356,90 @@ def test_packed_files_have_all_records(tmp_path):
     assert (trace.batch, trace.name, trace.device) == (4, "mlp", "cpu")
     lines = gzip.decompress((tmp_path / "net.jsonl.gz").read_bytes()).count(b"\n")
     assert lines == len(trace.tensors) + len(trace.ops) + len(trace.carry) + 2
+
+
+def test_compiled_functions_are_only_known_on_a_gpu(tmp_path, capsys):
+    _, step = made(Mlp)
+    with superneurons.capture(str(tmp_path / "t.jsonl"), warmup=1, compiled=True) as capture:
+        [step() for _ in range(3)]
+    assert "no CUDA device is used (--compiled)" in capture.problem
+    with pytest.raises(ValueError, match="compiled goes with neither"):
+        superneurons.capture(str(tmp_path / "t.jsonl"), compiled=True, offload=True)
+
+
+class FakeCollector:
+    """In the place of the library: each wait for the device is a call in the log, 1 us after it
+    began here."""
+
+    def __init__(self, path):
+        self.rows, self.base = [], 0
+
+    def start_into(self, path):
+        self.path, self.base = path, time.time_ns()
+        return ""
+
+    def wait(self):
+        now = time.time_ns() - self.base
+        if self.base:
+            self.rows.append({"r": "call", "name": 0, "call": len(self.rows), "thread": 1, "start": now + 1000,
+                              "end": now + 2000})  # fmt: skip
+        time.sleep(1e-5)
+
+    def stop(self, path):
+        head = {"r": "header", "format": "superneurons-activities", "version": "0.1"}
+        names = [{"r": "name", "id": i, "text": text} for i, text in enumerate(
+            ["cudaDeviceSynchronize", "cudaLaunchKernel", "fused"])]  # fmt: skip
+        rows = []
+        for call, wait in ((998, 7), (999, 16)):  # the last before the steps
+            at = self.rows[wait]["end"] + 50_000
+            rows += [
+                {"r": "call", "name": 1, "call": call, "thread": 1, "start": at, "end": at + 9},
+                {"r": "kernel", "name": 2, "call": call, "stream": 7, "start": at, "end": at + 50},
+            ]
+        with open(self.path, "w") as file:
+            for row in [
+                head,
+                *names,
+                *self.rows,
+                *rows,
+                {"r": "end", "activities": 2, "dropped": 0},
+            ]:
+                file.write(json.dumps(row) + "\n")
+        return True
+
+
+def test_what_is_written_of_compiled_training_steps_becomes_a_trace(tmp_path, program, monkeypatch):
+    from superneurons import session
+
+    collectors = []
+
+    def collector(path):
+        collectors.append(FakeCollector(path))
+        return collectors[0]
+
+    def snapshot():
+        block = {"size": 1000, "state": "active_allocated"}
+        free = {"size": 1 << 20, "state": "inactive"}
+        segment = {"address": 1 << 20, "total_size": 2 << 20, "blocks": [block, free]}
+        return {"segments": [segment], "device_traces": [[]]}
+
+    cuda = torch.cuda
+    monkeypatch.setattr(session, "Collector", collector)
+    for name in ("is_available", "is_initialized"):
+        monkeypatch.setattr(cuda, name, lambda: True)
+    for name, value in (("get_device_name", "Toy"), ("memory_allocated", 1024)):
+        monkeypatch.setattr(cuda, name, lambda value=value: value)
+    monkeypatch.setattr(cuda, "synchronize", lambda: collectors and collectors[0].wait())
+    monkeypatch.setattr(cuda.memory, "_snapshot", snapshot)
+    monkeypatch.setattr(cuda.memory, "_record_memory_history", lambda *_, **__: None)
+    monkeypatch.setattr(torch._C, "_cuda_setMemoryMetadata", lambda text: None, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: False, raising=False)
+    _, step = made(Mlp)
+    file = str(tmp_path / "t.jsonl")
+    with superneurons.capture(
+        file, warmup=1, steps=2, untouched=0, compiled=True, library="x"
+    ) as capture:
+        [step() for _ in range(4)]
+    assert capture.problem == "" and capture.report.warnings == []
+    assert [op.kernels for op in read_trace(file).ops] == [[("fused", 50)]]
+    assert [tensor.bytes for tensor in read_trace(file).tensors] == [1024]

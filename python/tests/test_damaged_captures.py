@@ -27,7 +27,9 @@ def cut(lines, draw):
 def flip(lines, draw):
     text = bytearray(b"".join(lines))
     for _ in range(draw.choice([1, 1, 4, 30])):
-        text[draw.randrange(len(text))] = draw.choice([draw.randrange(256), 0x30 + draw.randrange(10)])
+        text[draw.randrange(len(text))] = draw.choice(
+            [draw.randrange(256), 0x30 + draw.randrange(10)]
+        )
     return bytes(text)
 
 
@@ -118,7 +120,9 @@ def test_a_damaged_capture_gives_an_error_or_a_lawful_trace(tmp_path, name):
 
 
 def test_a_damaged_log_of_the_device_gives_an_error_or_a_lawful_trace(tmp_path):
-    lines = gzip.decompress((FIXTURES / "capture.mlp.jsonl.gz").read_bytes()).splitlines(keepends=True)
+    lines = gzip.decompress((FIXTURES / "capture.mlp.jsonl.gz").read_bytes()).splitlines(
+        keepends=True
+    )
     header = {**json.loads(lines[0]), "device": "cuda", "activities": True}
     capture = [json.dumps(header).encode() + b"\n", *lines[1:]]
     (tmp_path / "capture.1.jsonl").write_bytes(b"".join(capture))

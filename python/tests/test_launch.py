@@ -226,7 +226,9 @@ with open(file, "w") as after: after.write(text.replace('"r":"step_end"', '"r":"
 """
     done = call(body)
     assert done.returncode == 2 and left(tmp_path) == ["train.py"]
-    kept = re.search(r"is kept in (\S+): `python -m superneurons.convert \1 -o t.jsonl`", done.stderr)
+    kept = re.search(
+        r"is kept in (\S+): `python -m superneurons.convert \1 -o t.jsonl`", done.stderr
+    )
     assert len(os.listdir(kept[1])) == 2
     shutil.rmtree(kept[1])
 

@@ -80,6 +80,15 @@ def test_an_output_that_cannot_be_written_is_known_before_the_program_runs(call,
     assert done.returncode == 2 and done.stdout == "" and "it is a folder" in done.stderr
 
 
+def test_compiled_programs_need_the_collector_of_kernels(call, tmp_path):
+    done = call("-c", "print(1)", options=["--compiled", "--strip-recompute"])
+    assert done.returncode == 2 and "--strip-recompute does not go with --compiled" in done.stderr
+    done = call("-c", "print(1)", options=["--compiled"])
+    if done.returncode == 2 and not done.stdout:
+        assert "--compiled needs libsuperneurons_cupti.so" in done.stderr  # a build without CUDA
+    assert not (tmp_path / "t.jsonl").exists()
+
+
 def test_bad_usage(call, tmp_path):
     done = call("-c", "print(1)", options=["--untouched", "many"])
     assert done.returncode == 2 and done.stdout == "" and "--untouched" in done.stderr

@@ -1,0 +1,29 @@
+"""What is asked of a capture, and its one voice."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass
+
+
+@dataclass
+class Options:
+    """What to capture, and where to write it."""
+
+    folder: str = "."
+    warmup: int = 3  # training steps left alone first
+    steps: int = 3  # watched
+    untouched: int = 5  # timed
+    stop_after: bool = False  # ends the program then
+    offload: bool = False  # saved tensors live on the host
+    compiled: bool = False  # functions that torch.compile made, by their kernels
+    collector: str = ""  # the CUPTI library; "": no times of kernels
+    name: str = ""
+    device: str = ""  # "cuda" or "cpu"; "": CUDA if the program uses it
+
+
+def say(text: str) -> None:
+    """One line for the user, wherever standard error is."""
+    with contextlib.suppress(Exception):
+        print(f"superneurons: {text}", file=sys.stderr, flush=True)
