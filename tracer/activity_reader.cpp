@@ -10,9 +10,6 @@
 namespace superneurons {
 namespace {
 
-constexpr std::size_t kMostNames = 1U << 20;
-constexpr std::size_t kMostNameBytes = 64U << 20;  // of all names together
-
 class LogReader {
  public:
   LogReader(std::string file, ActivityVisitor& visitor)

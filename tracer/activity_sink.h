@@ -2,6 +2,7 @@
 // (cuda/cupti_collector.h), written to a file as they come (activity_writer.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -42,6 +43,18 @@ struct SeenMark {
   bool begins = true;
   std::int64_t at = 0;
 };
+
+/// Names in a log, and bytes of all of them together.
+inline constexpr std::size_t kMostNames = 1U << 20;
+inline constexpr std::size_t kMostNameBytes = 64U << 20;
+
+/// A range's name without what makes each instance of it another: PyTorch's emit_nvtx gives
+/// "aten::mul, seq = 7, op_id = 9".
+inline std::string_view plain_range_name(std::string_view name) {
+  for (const std::string_view tail : {", seq = ", ", op_id = ", ", sizes = "})
+    name = name.substr(0, name.find(tail));
+  return name;
+}
 
 /// Receives records in any order, from one thread at a time. Does not throw.
 class ActivitySink {

@@ -15,6 +15,12 @@ namespace {
 constexpr std::size_t kBlock = 1U << 18;        // characters gathered before they are written
 constexpr std::size_t kMostWaiting = 8U << 20;  // characters kept until device work comes
 
+// From here on names are shortened, so that a program which numbers its ranges costs it no more.
+constexpr std::size_t kManyNames = kMostNames / 16;
+constexpr std::size_t kManyNameBytes = kMostNameBytes / 8;
+constexpr std::size_t kLongestName = 1U << 12;  // from there on
+constexpr std::string_view kNameless = "(one name too many)";
+
 std::string_view kind_of(DeviceWork kind) {
   return kind == DeviceWork::kernel ? "kernel" : kind == DeviceWork::copy ? "copy" : "set";
 }
@@ -37,6 +43,7 @@ struct ActivityWriter::State {
   std::int64_t base = 0;
   std::string text;
   std::unordered_map<std::string, std::uint32_t> names;
+  std::size_t name_bytes = 0;
   std::string key;  // scratch
   std::int64_t works = 0, lost = 0;
   std::size_t head = 0;  // characters of the header
@@ -50,10 +57,20 @@ struct ActivityWriter::State {
   }
   std::int64_t since(std::int64_t at) const { return std::max<std::int64_t>(at - base, 0); }
 
+  /// What a name is called, now that there are so many.
+  std::string_view affordable(std::string_view what) const {
+    if (names.size() < kManyNames && name_bytes + what.size() < kManyNameBytes) return what;
+    what = plain_range_name(what).substr(0, kLongestName);
+    const bool full = names.size() + 1 >= kMostNames / 2 || name_bytes >= kMostNameBytes / 2;
+    return full ? kNameless : what;
+  }
+
   std::uint32_t name(std::string_view what) {
     key = what;
+    if (names.find(key) == names.end()) key = what = affordable(what);
     const auto [entry, added] = names.try_emplace(key, static_cast<std::uint32_t>(names.size()));
     if (added) {
+      name_bytes += what.size();
       add("{{\"r\":\"name\",\"id\":{},\"text\":", entry->second);
       append_quoted(text, what);
       text += "}\n";
@@ -68,6 +85,7 @@ struct ActivityWriter::State {
         ++lost;
         text.resize(head);
         names.clear();
+        name_bytes = 0;
       }
       return;
     }
@@ -88,12 +106,13 @@ struct ActivityWriter::State {
   /// What memory does not suffice for counts as lost; the lines so far stay whole.
   template <class Fill>
   void line(const Fill& fill) noexcept {
-    const std::size_t before = text.size();
+    const std::size_t before = text.size(), named = names.size();
     try {
       fill();
     } catch (...) {
       ++lost;
       text.resize(before);
+      std::erase_if(names, [named](const auto& one) { return one.second >= named; });
       return;
     }
     if (text.size() >= kBlock) write();

@@ -293,12 +293,6 @@ class Sweep {
 
 }  // namespace
 
-std::string_view plain_range_name(std::string_view name) {
-  for (const std::string_view tail : {", seq = ", ", op_id = ", ", sizes = "})
-    name = name.substr(0, name.find(tail));
-  return name;
-}
-
 Result<ProgramActivity> program_activity(const ActivityInput& input, const std::string& range) {
   ExternalSort<Part> parts(input.folder, input.memory / 4);
   ExternalSort<Event> events(input.folder, input.memory / 2);

@@ -88,8 +88,4 @@ struct ActivityInput {
 /// `range`: whose spans are wanted, or "". Errors of read_activities().
 Result<ProgramActivity> program_activity(const ActivityInput& input, const std::string& range);
 
-/// A range's name without what makes each instance of it another: PyTorch's emit_nvtx gives
-/// "aten::mul, seq = 7, op_id = 9".
-std::string_view plain_range_name(std::string_view name);
-
 }  // namespace superneurons

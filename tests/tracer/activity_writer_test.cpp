@@ -65,6 +65,29 @@ TEST_F(ActivityFile, is_there_up_to_the_last_buffer_when_the_program_is_killed) 
   EXPECT_NE(found->remarks.at(1).find("cut off after kernel or copy 4"), std::string::npos);
 }
 
+TEST_F(ActivityFile, of_a_program_that_numbers_its_ranges_can_be_read) {
+  const std::string long_name(1U << 20, 'x');
+  ActivityWriter writer(path("log"), {});
+  for (std::uint32_t i = 1; i <= 100; ++i) {
+    const std::int64_t at = 100 * i;
+    const std::string op = "aten::mul, seq = " + std::to_string(i) + ", sizes = " + long_name;
+    writer.mark({2 * i, 9, true, at}, op);
+    writer.mark({2 * i + 1, 9, true, at + 1}, std::to_string(i) + long_name);
+    writer.call({i, 9, at + 2, at + 10}, "cudaLaunchKernel");
+    writer.work({DeviceWork::kernel, i, 7, at + 50, at + 90, 0}, "gemm");
+    writer.mark({2 * i + 1, 9, false, at + 20}, "");
+    writer.mark({2 * i, 9, false, at + 30}, "");
+    writer.flush();
+  }
+  EXPECT_TRUE(writer.finish());
+  const auto found =
+      trace_from_activities({.path = path("log")}, "p", {.window = "whole", .range_depth = 1});
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ(found->trace.ops.size(), 100U);
+  EXPECT_EQ(found->trace.ops.back().kind, "aten::mul");
+  EXPECT_LT(std::filesystem::file_size(path("log")), 16U << 20);
+}
+
 TEST_F(ActivityFile, does_not_come_of_a_process_that_does_nothing_on_a_device) {
   ActivityWriter writer(path("log"), {});
   for (int i = 0; i < 200'000; ++i) writer.mark({1, 9, i % 2 == 0, i}, "a range of the host");
