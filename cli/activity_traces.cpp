@@ -123,6 +123,13 @@ Status convert_logs(const std::string& folder, pid_t own, const std::string& com
     return convert(log, name, named(output), options, named(log_file), session);
   };
   if (Status status = convert_one(logs->front()); !status) return status;
+  if (output == "-" && logs->size() > 1) {
+    session.console.note(
+        fmt::format("{} processes used a GPU: standard output takes the trace of one, process {} "
+                    "(would be -o FILE for all)",
+                    logs->size(), logs->front().process));
+    return Ok{};
+  }
   for (std::size_t i = 1; i < logs->size(); ++i)
     if (Status status = convert_one((*logs)[i]); !status)
       session.console.note(

@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kCannotBeStarted = 126;  // as shells say it
 constexpr const char* kLibrary = "libsuperneurons_cupti.so";
 
 /// A folder for the logs, which goes with its content.
@@ -39,6 +40,18 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   for (std::string& word : words) list.push_back(word.data());
   list.push_back(nullptr);
   return list;
+}
+
+/// The file that is run by this word; "" where there is none. `found`: at least a file is.
+std::string executable(const std::string& word, bool& found) {
+  found = false;
+  for (const std::string& place : places_of(word)) {
+    std::error_code none;
+    if (word.empty() || !fs::exists(place, none)) continue;
+    found = true;
+    if (fs::is_regular_file(place, none) && ::access(place.c_str(), X_OK) == 0) return place;
+  }
+  return "";
 }
 
 }  // namespace
@@ -71,17 +84,12 @@ std::vector<std::string> places_of(const std::string& word) {
 
 int cannot_start(const std::string& word, Console& console) {
   bool found = false;
-  for (const std::string& place : places_of(word)) {
-    std::error_code none;
-    if (word.empty() || !fs::exists(place, none)) continue;
-    if (fs::is_regular_file(place, none) && ::access(place.c_str(), X_OK) == 0) return 0;
-    found = true;
-  }
+  if (!executable(word, found).empty()) return 0;
   console.error(
       {ErrorCode::bad_usage,
        found ? fmt::format("{}: cannot be started (would be an executable file)", word)
              : fmt::format("{}: not found (would be a program on the PATH, or its path)", word)});
-  return found ? 126 : 127;
+  return found ? kCannotBeStarted : 127;
 }
 
 std::vector<std::string> environment_with(
@@ -108,17 +116,34 @@ Result<Ended> run_command(std::vector<std::string> command, std::vector<std::str
   sigaddset(&pipe, SIGPIPE);
   posix_spawnattr_setsigdefault(&attributes, &pipe);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  const int failed = posix_spawnp(&ended.process, command.front().c_str(), nullptr, &attributes,
-                                  pointers(command).data(), pointers(environment).data());
+  const std::string name = command.front();
+  const auto spawn = [&] {
+    return posix_spawnp(&ended.process, command.front().c_str(), nullptr, &attributes,
+                        pointers(command).data(), pointers(environment).data());
+  };
+  int failed = spawn();
+  if (failed == ENOEXEC) {  // a script without a first line that says whose: as a shell does
+    bool found = false;
+    command.front() = executable(command.front(), found);
+    command.insert(command.begin(), "/bin/sh");
+    failed = spawn();
+  }
   posix_spawnattr_destroy(&attributes);
   if (failed != 0)
     return Error{ErrorCode::bad_usage,
-                 fmt::format("{} cannot be started ({})", command.front(), std::strerror(failed))};
+                 fmt::format("{} cannot be started ({})", name, std::strerror(failed))};
   int status = 0;
   while (waitpid(ended.process, &status, 0) < 0)
-    if (errno != EINTR) return Error{ErrorCode::io, fmt::format("{} was lost", command.front())};
+    if (errno != EINTR) return Error{ErrorCode::io, fmt::format("{} was lost", name)};
   ended.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return ended;
+}
+
+Status not_run(const Error& error, Session& session) {
+  if (error.code != ErrorCode::bad_usage) return error;
+  session.console.error(error);
+  session.exit_code = kCannotBeStarted;
+  return Ok{};
 }
 
 Status trace_program(const std::vector<std::string>& command, const std::string& output,
@@ -137,7 +162,7 @@ Status trace_program(const std::vector<std::string>& command, const std::string&
       command, environment_with({{"CUDA_INJECTION64_PATH", *library},
                                  {"NVTX_INJECTION64_PATH", *library},
                                  {"SUPERNEURONS_ACTIVITY_LOG", (folder.path / "log").string()}}));
-  if (!ended) return ended.error();
+  if (!ended) return not_run(ended.error(), session);
   session.exit_code = ended->exit_code;
   Status status = convert_logs(folder.path.string(), ended->process, command.front(), output,
                                options, log_file, session);

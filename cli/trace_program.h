@@ -28,9 +28,12 @@ struct Ended {
   int exit_code = 0;  // 128 + signal where one ended it, as shells say it
 };
 
-/// Runs a command to its end. Ctrl-C reaches it too, for it is in our process group. Error where
-/// it cannot be started.
+/// Runs a command to its end, a script without a first line by /bin/sh. Ctrl-C reaches it too, for
+/// it is in our process group. Error bad_usage where it cannot be started.
 Result<Ended> run_command(std::vector<std::string> command, std::vector<std::string> environment);
+
+/// Says that, with the exit code of a shell for it; of other errors itself.
+Status not_run(const Error& error, Session& session);
 
 /// This environment with these variables added or replaced.
 std::vector<std::string> environment_with(

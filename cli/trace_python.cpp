@@ -110,7 +110,7 @@ Status trace_python(const std::vector<std::string>& command, const std::string& 
   add({"--"});
   words.insert(words.end(), command.begin(), command.end());
   const auto ended = run_command(words, environment_with({}));
-  if (!ended) return ended.error();
+  if (!ended) return not_run(ended.error(), session);
   session.exit_code = ended->exit_code;
   return Ok{};
 }

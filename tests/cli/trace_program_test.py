@@ -95,6 +95,13 @@ def test_each_process_with_work_has_a_trace_and_that_is_said(call, tmp_path):
     assert "2 processes used a GPU" in done.stderr
 
 
+def test_standard_output_takes_the_trace_of_one_process(call, tmp_path):
+    done = call(*shell(f"{log_of(98)}; {log_of('$$')}"), output="-")
+    assert done.returncode == 0 and done.stdout.count('"header"') == 1
+    assert "standard output takes the trace of one" in done.stderr
+    assert os.listdir(tmp_path) == ["bin"]
+
+
 def test_the_process_with_most_work_counts_where_the_command_itself_did_none(call, tmp_path):
     more = HEAD + WORK + WORK.replace('"id":0', '"id":2').replace('"id":1', '"id":3')
     done = call(*shell(f"{log_of(98)}; {log_of(99, more)}; {log_of('$$', HEAD)}"))
@@ -177,6 +184,16 @@ def test_a_program_whose_name_begins_as_pythons_is_no_python(call, tmp_path):
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     done = call("./python_benchmark", "--fast")
     assert (done.returncode, done.stdout) == (0, "./python_benchmark --fast\n"), done.stderr
+
+
+def test_a_script_without_a_first_line_runs_as_in_a_shell(call, tmp_path):
+    for name, first, code in (("script", "", 0), ("orphan", "#!/no/such/shell\n", 126)):
+        script = tmp_path / name
+        script.write_text(f'{first}echo "$1"\n{WRITE}\n')
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        done = call(f"./{name}", "hello")
+        assert (done.returncode, done.stdout) == (code, "" if code else "hello\n"), done.stderr
+    assert "./orphan cannot be started (No such file" in done.stderr
 
 
 def test_bad_usage(call, superneurons_with_library):
