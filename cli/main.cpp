@@ -52,6 +52,7 @@ void add_commands(cli::App& app, Session& session) {
   add_plan_command(app, session);
   add_check_command(app, session);
   add_simulate_command(app, session);
+  add_explain_command(app, session);
   add_replay_command(app, session);
   add_fit_command(app, session);
   add_convert_command(app, session);

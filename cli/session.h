@@ -144,6 +144,7 @@ void add_show_command(cli::App& app, Session& session);
 void add_check_command(cli::App& app, Session& session);
 void add_plan_command(cli::App& app, Session& session);
 void add_simulate_command(cli::App& app, Session& session);
+void add_explain_command(cli::App& app, Session& session);
 void add_fit_command(cli::App& app, Session& session);
 void add_compare_command(cli::App& app, Session& session);
 void add_replay_command(cli::App& app, Session& session);

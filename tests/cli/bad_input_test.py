@@ -18,6 +18,7 @@ COMMANDS_ON_TRACES = [
     ["check"],
     ["plan", "--policy", "liveness"],
     ["simulate", "--policy", "liveness"],
+    ["explain", "--policy", "liveness"],
     ["compare"],
     ["replay", "--policy", "liveness"],
 ]

@@ -25,6 +25,14 @@ GOLDEN_COMMANDS = {
         *("simulate", "{chain}", "--policy", "liveness+offload:need=all,layers=all"),
         *("--budget", "2MiB", "--device", "{toy}"),
     ],
+    "explain": [
+        *("explain", "{chain}", "--policy", "liveness+offload:need=all,layers=all"),
+        *("--budget", "2MiB", "--device", "{toy}", "--rows", "2"),
+    ],
+    "explain_tensor": [
+        *("explain", "{chain}", "--policy", "liveness+offload:need=all,layers=all"),
+        *("--budget", "2MiB", "--device", "{toy}", "--tensor", "y1"),
+    ],
     "compare": [
         *("compare", "{chain}", "--policies", "keep_all,recorded,liveness"),
         *("--budgets", "1MiB,100%,floor", "--device", "{toy}"),
