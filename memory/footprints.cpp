@@ -4,13 +4,12 @@
 #include <array>
 #include <memory>
 
+#include "memory/assignment.h"
 #include "memory/heap.h"
-#include "memory/placement.h"
+#include "memory/schedule.h"
 
 namespace superneurons {
 namespace {
-
-constexpr std::int32_t kNoHome = -1;
 
 template <class Ids>
 bool contains(const Ids& ids, TensorId id) {
@@ -49,9 +48,13 @@ class Walk {
       room_ = {};
       if (!(step.kind == StepKind::run ? run_op(step, rooms != nullptr) : move(step))) return false;
       if (rooms != nullptr) rooms->push_back(room_);
+      ++at_;
     }
     return ends_at_home();
   }
+
+  /// Where run() came to.
+  Footprints::Stuck stuck() const { return {at_, space_}; }
 
   /// From now on high_water() counts what is lent as well.
   void measure_top() { measures_top_ = true; }
@@ -89,6 +92,7 @@ class Walk {
     Holding& holding = tensors_[tensor][space];
     const Bytes bytes = prints_.bytes(tensor);
     if (bytes <= 0_B) return false;
+    space_ = space == 0 ? Space::device : Space::host;
     holding.sits = holding.home();
     if (holding.sits != kNoHome) {
       if (occupied_[holding.sits]) return false;
@@ -134,6 +138,7 @@ class Walk {
     if (step.subject >= ran_.size()) return false;
     const std::span<const Footprints::Way> ways = prints_.ways(step.subject);
     if (step.choice >= ways.size()) return false;
+    space_ = Space::device;
     const Footprints::Way& way = ways[step.choice];
     const bool rerun = ran_[step.subject];
     ran_[step.subject] = true;
@@ -200,6 +205,8 @@ class Walk {
   std::vector<bool> occupied_;                   // by home
   std::vector<Bytes> lent_, offsets_;            // by the current run
   Bytes room_{};                                 // of the current step
+  std::uint32_t at_ = 0;                         // the current step
+  Space space_ = Space::device;                  // in which it took a range last
 };
 
 /// The allocator of the plan if its ranges can be found one after another.
@@ -235,6 +242,21 @@ bool Footprints::fits(const Plan& plan, Bytes arena) const {
   const AllocatorEntry* entry = online(plan);
   if (entry == nullptr) return superneurons::fits(trace_, plan, arena);
   return Walk(*this, plan, *entry, arena, plan.budget.host).run();
+}
+
+std::optional<Footprints::Stuck> Footprints::first_stuck(const Plan& plan, Bytes arena) const {
+  if (const AllocatorEntry* entry = online(plan)) {
+    Walk walk(*this, plan, *entry, arena, plan.budget.host);
+    if (walk.run()) return {};
+    return walk.stuck();
+  }
+  const AllocatorEntry* entry = find_allocator(plan.allocator);
+  if (entry == nullptr) return Stuck{};
+  const Schedule wanted = schedule(trace_, plan);
+  const Assignment found = assign(wanted, *entry, arena, plan.budget.host, 0_B);
+  if (!found.misfit) return wanted.fault.empty() ? std::nullopt : std::optional(Stuck{});
+  const Request& request = wanted.requests[found.misfit->request];
+  return Stuck{request.step, request.allocation.space};
 }
 
 std::optional<Bytes> Footprints::smallest_arena(const Plan& plan) const {

@@ -10,6 +10,7 @@
 
 #include "ir/plan.h"
 #include "memory/allocator.h"
+#include "memory/placement.h"
 
 namespace superneurons {
 
@@ -20,6 +21,13 @@ class Footprints {
 
   /// fits(trace, plan, arena).
   bool fits(const Plan& plan, Bytes arena) const;
+  /// The first plan step that finds no room, and in which space (step 0 for homes, the number of
+  /// steps for what does not end at home); nothing if the plan fits.
+  struct Stuck {
+    std::uint32_t step = 0;
+    Space space = Space::device;
+  };
+  std::optional<Stuck> first_stuck(const Plan& plan, Bytes arena) const;
   /// smallest_arena(trace, plan); nothing where that is an Error.
   std::optional<Bytes> smallest_arena(const Plan& plan) const;
   /// workspace_rooms(trace, plan, arena); nothing where that is an Error.

@@ -12,8 +12,10 @@
 namespace superneurons {
 namespace {
 
-/// Ops planned for, over all alternatives, from which on one that fits is good enough.
+/// Ops planned for, over all alternatives, from which on one that fits is good enough, unless the
+/// trace is short. Passes that bound their own effort are tried of traces half as long as that.
 constexpr std::size_t kEffort = 20'000;
+constexpr std::size_t kShort = 2'000;
 
 bool stopped(const PlanRequest& request) {
   return request.stop != nullptr && request.stop->load(std::memory_order_relaxed);
@@ -82,12 +84,13 @@ void Alternatives::begin(Budget budget) {
   }
 }
 
-Result<Plan> Alternatives::run_pass(const Node& node, Budget budget, const Plan& incoming) const {
+Result<Plan> Alternatives::run_pass(const Node& node, Budget budget, Nanoseconds to_beat,
+                                    const Plan& incoming) const {
   if (stopped(request_)) return cancelled();
   const Pass& pass = *node.pass;
-  const PolicyContext context{trace_,           flow_,         profile_,
-                              budget,           predict_,      pass.options,
-                              request_.explain, request_.stop, &footprints_};
+  const PolicyContext context{trace_,       flow_,        profile_,         budget,
+                              predict_,     pass.options, request_.explain, request_.stop,
+                              &footprints_, to_beat};
   Result<Plan> plan = pass.entry->plan(context, incoming);
   if (!plan) return plan;
   if (stopped(request_)) return cancelled();
@@ -95,14 +98,17 @@ Result<Plan> Alternatives::run_pass(const Node& node, Budget budget, const Plan&
   return plan;
 }
 
-Result<Plan> Alternatives::run(const std::vector<std::size_t>& path, Budget budget) {
+Result<Plan> Alternatives::run(const std::vector<std::size_t>& path, Budget budget,
+                               Nanoseconds to_beat) {
   Plan own;  // behind the last node that others share
   const Plan* plan = &keep_all_;
   for (const std::size_t index : path) {
     Node& node = nodes_[index];
     --node.left;
     if (!node.plan) {
-      Result<Plan> next = run_pass(node, budget, *plan);
+      // What others go on from has to be as good as it can be.
+      const bool last = index == path.back() && node.left == 0;
+      Result<Plan> next = run_pass(node, budget, last ? to_beat : kLatest, *plan);
       if (!next) return next;
       if (node.left == 0 && !node.any_budget) {
         own = *std::move(next);
@@ -136,6 +142,11 @@ Alternatives::Merit Alternatives::merit_of(const Plan& plan, const Merit* rival)
   return {true, prediction ? prediction->step_ns.count : kEndless.count};
 }
 
+bool Alternatives::affordable(const std::vector<std::size_t>& path, std::size_t effort) const {
+  if (effort < kEffort || trace_.ops.size() <= kShort) return true;
+  return nodes_[path.back()].pass->entry->bounded && trace_.ops.size() <= kEffort / 2;
+}
+
 Result<Plan> Alternatives::best(Bytes device) {
   const Budget budget{device, request_.budget.host};
   begin(budget);
@@ -143,9 +154,13 @@ Result<Plan> Alternatives::best(Bytes device) {
   std::size_t winner = 0, effort = 0;
   std::vector<Merit> merits;
   for (const std::vector<std::size_t>& path : paths_) {
-    if (best && merits[winner].fits && effort >= kEffort) break;
+    if (best && merits[winner].fits && !affordable(path, effort)) {
+      merits.push_back({false, kEndless.count, false});
+      continue;
+    }
     effort += trace_.ops.size();
-    Result<Plan> plan = run(path, budget);
+    const bool rival_fits = best && merits[winner].fits && predict_;
+    Result<Plan> plan = run(path, budget, rival_fits ? Nanoseconds{merits[winner].cost} : kLatest);
     if (!plan || paths_.size() == 1) return plan;
     if (best && same(*best, *plan)) {
       merits.push_back(merits[winner]);
@@ -177,17 +192,20 @@ void Alternatives::explain(std::size_t winner, const std::vector<Merit>& merits,
   };
   std::optional<std::size_t> next;
   for (std::size_t i = 0; i < merits.size(); ++i) {
-    if (i == winner ||
+    if (i == winner || !merits[i].tried ||
         (merits[i].fits == merits[winner].fits && merits[i].cost == merits[winner].cost))
       continue;
     if (!next || merits[i].beats(merits[*next])) next = i;
   }
   const Merit& best = merits[winner];
-  std::string why = fmt::format("{} is the best of {} alternatives", text(winner), merits.size());
-  if (merits.size() < paths_.size()) why += fmt::format(" tried of {}", paths_.size());
+  const auto tried =
+      std::count_if(merits.begin(), merits.end(), [](const Merit& merit) { return merit.tried; });
+  std::string why = fmt::format("{} is the best of {} alternatives", text(winner), tried);
+  if (static_cast<std::size_t>(tried) < paths_.size())
+    why += fmt::format(" tried of {}", paths_.size());
   if (!best.fits) why += fmt::format(", none of which fits: it needs least, {}", cost(best));
   else if (predict_) why += fmt::format(": it is predicted to take {}", cost(best));
-  if (!next) why += merits.size() > 1 ? "; the others do the same" : "";
+  if (!next) why += tried > 1 ? "; the others do the same" : "";
   else if (best.fits && !merits[*next].fits) why += "; no other fits";
   else
     why += fmt::format("; the next is {} with {}, {:+.1f} %", text(*next), cost(merits[*next]),

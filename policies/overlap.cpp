@@ -4,9 +4,7 @@
 #include <optional>
 
 #include "memory/allocator.h"
-#include "memory/assignment.h"
-#include "memory/placement.h"
-#include "memory/schedule.h"
+#include "memory/footprints.h"
 #include "policies/rewrite.h"
 
 namespace superneurons {
@@ -17,6 +15,7 @@ constexpr std::uint32_t kLayersAhead = 3;  // the look-ahead of the paper's figu
 constexpr std::int64_t kWork = 500'000;    // plan steps that may be placed again
 constexpr int kMostTries = 32;
 constexpr std::int64_t kHoles = 32;  // the part of the arena that is left to them
+constexpr int kPushes = 2;           // of one copy by single steps, then by ever more
 constexpr std::uint32_t kNear = 16;  // steps between misfits that count as one
 
 /// A plan step that goes to another place; `to` is a place of the plan (before that step).
@@ -77,6 +76,7 @@ class Overlapper {
     shift_offloads();
     if (options.prefetches) shift_prefetches();
     shift_frees();
+    if (std::optional<Plan> shifted = give_way(options.patience)) return *std::move(shifted);
     const std::int64_t tries = std::clamp<std::int64_t>(
         kWork / static_cast<std::int64_t>(plan_.steps.size()), 4, kMostTries);
     for (std::int64_t left = tries; left >= 0 && !stopped(context_); --left) {
@@ -267,17 +267,17 @@ class Overlapper {
   };
 
   std::optional<Misplaced> first_misfit(const Plan& shifted) const {
-    const AllocatorEntry* entry = find_allocator(shifted.allocator);
-    if (entry == nullptr) return {};
-    const Schedule wanted = schedule(context_.trace, shifted);
-    const Assignment found =
-        assign(wanted, *entry, context_.budget.device, context_.budget.host, 0_B);
-    if (!found.misfit && wanted.fault.empty()) return {};
-    if (!found.misfit) return Misplaced{};
-    const Request& request = wanted.requests[found.misfit->request];
-    std::uint32_t runs = runs_before(shifted)[request.step];
-    Misplaced misplaced{static_cast<std::uint32_t>(plan_.steps.size()), request.allocation.space};
-    for (std::uint32_t i = 0; i < plan_.steps.size(); ++i)
+    if (find_allocator(shifted.allocator) == nullptr) return {};
+    const std::optional<Footprints::Stuck> stuck =
+        context_.footprints
+            ? context_.footprints->first_stuck(shifted, context_.budget.device)
+            : Footprints(context_.trace).first_stuck(shifted, context_.budget.device);
+    if (!stuck) return {};
+    std::uint32_t runs = 0;
+    for (std::uint32_t i = 0; i < stuck->step && i < shifted.steps.size(); ++i)
+      runs += shifted.steps[i].kind == StepKind::run ? 1 : 0;
+    Misplaced misplaced{whole(), stuck->space};
+    for (std::uint32_t i = 0; i < whole(); ++i)
       if (plan_.steps[i].kind == StepKind::run && runs-- == 0) {
         misplaced.run = i;
         break;
@@ -286,6 +286,46 @@ class Overlapper {
   }
 
   std::uint32_t whole() const { return static_cast<std::uint32_t>(plan_.steps.size()); }
+
+  /// One copy after another gives way where there is no room, until all fit.
+  std::optional<Plan> give_way(int patience) {
+    if (patience <= 0) return {};
+    std::vector<int> pushes(shifts_.size(), 0);
+    while (!stopped(context_)) {
+      Plan shifted = apply();
+      const std::optional<Misplaced> misplaced = first_misfit(shifted);
+      if (!misplaced) return shifted;
+      if (patience-- == 0) return {};
+      Shift* const last = last_needed(*misplaced);
+      if (last == nullptr) return {};
+      // Farther each time that it is in the way.
+      int& pushed = pushes[static_cast<std::size_t>(last - shifts_.data())];
+      const std::uint32_t width = 1U << std::min(pushed++ / kPushes, 30);
+      const std::uint32_t behind = misplaced->run + width;
+      const std::uint32_t ahead = misplaced->run + 1 - std::min(misplaced->run + 1, width);
+      last->to = last->to < last->step ? std::min(behind, last->step) : std::max(ahead, last->step);
+    }
+    return {};
+  }
+
+  /// Of what is early or late across a run, what is needed last; if there is nothing, what came
+  /// early most recently.
+  Shift* last_needed(const Misplaced& misplaced) {
+    const std::uint32_t run = misplaced.run;
+    Shift *across = nullptr, *before = nullptr;
+    for (Shift& shift : shifts_) {
+      const bool copy_out = plan_.steps[shift.step].kind == StepKind::offload;
+      if (copy_out != (misplaced.space == Space::host) || shift.to == shift.step) continue;
+      const bool early = shift.to < shift.step;
+      if (std::min(shift.to, shift.step) <= run && run < std::max(shift.to, shift.step)) {
+        const auto need = [](const Shift& of) { return of.to < of.step ? of.step : 0; };
+        if (across == nullptr || need(shift) > need(*across)) across = &shift;
+      } else if (early && shift.to <= run && (before == nullptr || shift.to > before->to)) {
+        before = &shift;
+      }
+    }
+    return across != nullptr ? across : before;
+  }
 
   /// How far around a run to clear: farther each time that it misfits there again.
   std::uint32_t window(std::uint32_t run) {

@@ -14,6 +14,7 @@ Result<Plan> offload_state(const PolicyContext& context, const Plan& incoming);
 Result<Plan> tensor_cache(const PolicyContext& context, const Plan& incoming);
 Result<Plan> recompute(const PolicyContext& context, const Plan& incoming);
 Result<Plan> balance(const PolicyContext& context, const Plan& incoming);
+Result<Plan> mix(const PolicyContext& context, const Plan& incoming);
 Result<Plan> workspace(const PolicyContext& context, const Plan& incoming);
 
 }  // namespace superneurons

@@ -31,6 +31,8 @@ struct PolicyContext {
   bool explain = false;  // fill plan.reasons
   const std::atomic<bool>* stop = nullptr;
   const Footprints* footprints = nullptr;  // of the trace, for searches; null: whoever asks waits
+  Nanoseconds to_beat = kLatest;  // another plan is predicted to take that long: one that takes as
+                                  // long is of no use
 };
 
 using PolicyFunction = Result<Plan> (*)(const PolicyContext& context, const Plan& incoming);
@@ -48,6 +50,8 @@ struct PolicyEntry {
   std::vector<OptionEntry> options;
   PolicyFunction plan = nullptr;
   bool any_budget = false;  // true: its plan does not depend on the budget
+  bool bounded = false;  // true: plans less the longer the trace, so that it is tried where other
+                         // alternatives are not for want of time (policies/alternatives.h)
 };
 
 /// A name for a composition, e.g. superneurons = liveness+offload+...

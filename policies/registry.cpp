@@ -90,6 +90,14 @@ std::span<const PolicyEntry> policies() {
                   {Fact::accesses, Fact::phases},
                   {{"tries", "40", "plans to predict and choose from; fewer of long traces"}},
                   balance},
+      PolicyEntry{"mix",
+                  "makes again what gives most memory for its time, whatever its kind, and moves "
+                  "what is still too much, as a cache that knows the future",
+                  {Fact::accesses, Fact::phases},
+                  {{"tries", "50", "plans to predict and choose from; fewer of long traces"}},
+                  mix,
+                  false,
+                  true},
   };
   return entries;
 }
@@ -139,9 +147,11 @@ std::span<const CompositionEntry> compositions() {
        "/liveness+workspace:grant=alone,of=20%+recompute:strategy=speed"
        "+tensor_cache:evict=belady+workspace",
        "the same with a cache that knows the future: whose next use is furthest leaves"},
-      {"superneurons_best", "superneurons/liveness+balance/superneurons_belady",
+      {"superneurons_best",
+       "superneurons/liveness+balance/superneurons_belady/liveness+mix"
+       "/recompute_offload/offload_recompute/liveness_offload/liveness_recompute",
        "ours: decides by predicted cost instead of by layer, or with a cache that knows the "
-       "future, where that is faster"},
+       "future, where that is faster; never slower than any of these"},
   };
   return entries;
 }
