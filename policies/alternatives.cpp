@@ -13,9 +13,10 @@ namespace superneurons {
 namespace {
 
 /// Ops planned for, over all alternatives, from which on one that fits is good enough, unless the
-/// trace is short. Passes that bound their own effort are tried of traces half as long as that.
+/// trace is short. Passes that bound their own effort are tried of longer ones too.
 constexpr std::size_t kEffort = 20'000;
 constexpr std::size_t kShort = 2'000;
+constexpr std::size_t kLongest = 50'000;
 
 bool stopped(const PlanRequest& request) {
   return request.stop != nullptr && request.stop->load(std::memory_order_relaxed);
@@ -144,7 +145,7 @@ Alternatives::Merit Alternatives::merit_of(const Plan& plan, const Merit* rival)
 
 bool Alternatives::affordable(const std::vector<std::size_t>& path, std::size_t effort) const {
   if (effort < kEffort || trace_.ops.size() <= kShort) return true;
-  return nodes_[path.back()].pass->entry->bounded && trace_.ops.size() <= kEffort / 2;
+  return nodes_[path.back()].pass->entry->bounded && trace_.ops.size() <= kLongest;
 }
 
 Result<Plan> Alternatives::best(Bytes device) {

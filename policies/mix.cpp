@@ -162,7 +162,11 @@ class LeastTime {
 class Search {
  public:
   Search(const PolicyContext& context, const Plan& incoming, int tries)
-      : context_(context), incoming_(incoming), least_time_(context), tries_(tries) {}
+      : context_(context),
+        incoming_(incoming),
+        least_time_(context),
+        compares_(context.predict && tries > 1),
+        tries_(tries) {}
 
   /// The incoming plan if what fits cannot beat another alternative; nothing if nothing fits.
   std::optional<Plan> best() && {
@@ -172,13 +176,14 @@ class Search {
       for (std::size_t parts = kFewestParts; parts <= kMostParts && goes_on(); parts *= 2)
         change_parts(parts);
       // Once more, with more patience for its copies.
-      take(grant_what_is_left(context_, overlap(context_, moved_, {true, kMuch.of(moved_)}), {}));
+      if (compares_)
+        take(grant_what_is_left(context_, overlap(context_, moved_, {true, kMuch.of(moved_)}), {}));
     }
     return best_ || !fitted_ ? std::move(best_) : std::optional(incoming_);
   }
 
  private:
-  bool goes_on() const { return tries_ > 0 && !stopped(context_) && (context_.predict || !best_); }
+  bool goes_on() const { return tries_ > 0 && !stopped(context_) && (compares_ || !best_); }
 
   /// A coarse grid, then ever smaller steps from the best in each direction.
   void search_shares() {
@@ -271,7 +276,7 @@ class Search {
   bool take(Plan plan) {
     if (!fits(context_, plan)) return false;
     Nanoseconds time{};
-    if (context_.predict) {
+    if (compares_) {
       const Result<Prediction> prediction = context_.predict(plan);
       if (!prediction) return false;
       time = prediction->step_ns;
@@ -285,6 +290,7 @@ class Search {
   const PolicyContext& context_;
   const Plan& incoming_;
   LeastTime least_time_;
+  bool compares_ = false;  // one try is taken as it is
   int tries_ = 0;
   int workspace_ = 0;
   std::optional<Dropper> dropper_;

@@ -303,26 +303,28 @@ class Overlapper {
       const std::uint32_t width = 1U << std::min(pushed++ / kPushes, 30);
       const std::uint32_t behind = misplaced->run + width;
       const std::uint32_t ahead = misplaced->run + 1 - std::min(misplaced->run + 1, width);
-      last->to = last->to < last->step ? std::min(behind, last->step) : std::max(ahead, last->step);
+      if (std::max(last->step, last->to) <= misplaced->run) last->to = last->step;
+      else if (last->to < last->step) last->to = std::min(behind, last->step);
+      else last->to = std::max(ahead, last->step);
     }
     return {};
   }
 
-  /// Of what is early or late across a run, what is needed last; if there is nothing, what came
-  /// early most recently.
+  /// Of what is early or late across a run, what is needed last; if there is nothing, what was so
+  /// most recently, and left other holes than it found.
   Shift* last_needed(const Misplaced& misplaced) {
     const std::uint32_t run = misplaced.run;
+    const auto need = [](const Shift& of) { return of.to < of.step ? of.step : 0; };
+    const auto end = [](const Shift& of) { return std::max(of.step, of.to); };
     Shift *across = nullptr, *before = nullptr;
     for (Shift& shift : shifts_) {
       const bool copy_out = plan_.steps[shift.step].kind == StepKind::offload;
       if (copy_out != (misplaced.space == Space::host) || shift.to == shift.step) continue;
-      const bool early = shift.to < shift.step;
-      if (std::min(shift.to, shift.step) <= run && run < std::max(shift.to, shift.step)) {
-        const auto need = [](const Shift& of) { return of.to < of.step ? of.step : 0; };
-        if (across == nullptr || need(shift) > need(*across)) across = &shift;
-      } else if (early && shift.to <= run && (before == nullptr || shift.to > before->to)) {
-        before = &shift;
-      }
+      if (std::min(shift.to, shift.step) > run) continue;
+      Shift*& best = run < end(shift) ? across : before;
+      if (best == nullptr ||
+          (&best == &across ? need(shift) > need(*best) : end(shift) > end(*best)))
+        best = &shift;
     }
     return across != nullptr ? across : before;
   }

@@ -56,7 +56,7 @@ std::span<const PolicyEntry> policies() {
           {{"evict", "lru", "who leaves: lru; belady: whose next use is furthest"},
            {"prefetch", "ahead",
             "demand: copies when the need is there, as the paper; ahead: beside the ops, where "
-            "there is room"},
+            "there is room; patient: the same, with more places tried"},
            {"min", "64KiB", "smaller tensors leave only when no larger one can"}},
           tensor_cache},
       PolicyEntry{

@@ -34,6 +34,7 @@ import pytest
         (["compare", "{small}", "--policies", "offload:layers=zzz"], "bad layers 'zzz'"),
         (["compare", "{small}", "--policies", "liveness,workspace:of=500%"], "bad of '500%'"),
         (["compare", "{small}", "--policies", "balance:tries=no"], "bad tries 'no'"),
+        (["compare", "{small}", "--policies", "mix:tries=0"], "bad tries '0'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_any_work(run, small, tmp_path, arguments, words):

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "ir/profile_io.h"
-#include "ir/trace_io.h"
+#include "memory/assignment.h"
 #include "memory/footprints.h"
 #include "memory/placement.h"
-#include "simulator/outcome.h"
-#include "tests/policies/fixtures.h"
+#include "memory/schedule.h"
+#include "tests/cases.h"
+#include "tests/policies/recorded.h"
 
 namespace superneurons {
 namespace {
@@ -59,24 +59,34 @@ TEST(Footprints, GiveTheAnswersOfPlacement) {
   }
 }
 
-struct Recorded {
-  Trace trace = *read_trace(SUPERNEURONS_SOURCE_DIR "/traces/vgg16-b64.jsonl.gz");
-  DeviceProfile profile = *read_profile(SUPERNEURONS_SOURCE_DIR "/traces/profiles/h200.json");
-  Predict predict = predictor(trace, profile);
-  Bytes peak = *smallest_arena(
-      trace, *make_plan(trace, profile, request_for("liveness", {1LL << 50}), predict));
-
-  Result<Plan> plan(const std::string& policy, int percent, bool explain = false) const {
-    PlanRequest request = request_for(policy, peak * percent, 64_GiB);
-    request.budget.device.count /= 100;
-    request.explain = explain;
-    request.seek_floor = false;
-    return make_plan(trace, profile, request, predict);
+TEST(Footprints, NameTheStepThatFindsNoRoom) {
+  int stuck_steps = 0;
+  for (const auto& [name, trace] : policy_traces()) {
+    const Footprints footprints(trace);
+    for (Plan plan : plans_of(trace))
+      for (const AllocatorEntry& allocator : allocators()) {
+        plan.allocator = allocator.name;
+        const Result<Bytes> arena = smallest_arena(trace, plan);
+        if (!arena) continue;
+        EXPECT_FALSE(footprints.first_stuck(plan, *arena)) << name << plan.allocator;
+        for (const Bytes room : {*arena - kAllocationUnit, Bytes{arena->count / 2}}) {
+          const Schedule wanted = schedule(trace, plan);
+          const Assignment found = assign(wanted, allocator, room, plan.budget.host, 0_B);
+          const std::optional<Footprints::Stuck> stuck = footprints.first_stuck(plan, room);
+          ASSERT_EQ(found.misfit.has_value(), stuck.has_value()) << name << plan.allocator;
+          if (!stuck) continue;
+          const Request& request = wanted.requests[found.misfit->request];
+          EXPECT_EQ(stuck->step, request.step) << name << plan.allocator;
+          EXPECT_EQ(stuck->space, request.allocation.space) << name << plan.allocator;
+          stuck_steps += request.step > 0 ? 1 : 0;
+        }
+      }
   }
-};
+  EXPECT_GT(stuck_steps, 0);
+}
 
 TEST(Alternatives, SharedPassesChangeNothing) {
-  const Recorded on;
+  const Recorded on("vgg16-b64");
   const std::vector<std::string> each = {
       "liveness+workspace:grant=alone+recompute+tensor_cache+workspace",
       "liveness+workspace:grant=alone+recompute",
@@ -100,22 +110,44 @@ TEST(Alternatives, SharedPassesChangeNothing) {
   }
 }
 
-TEST(Alternatives, TheBestCompositionIsNeverSlowerThanAnother) {
-  const Recorded on;
-  for (const int percent : {90, 70, 50, 40}) {
+void expect_best_of_all(const Recorded& on, std::initializer_list<int> percents) {
+  for (const int percent : percents) {
     const Result<Plan> best = on.plan("superneurons_best", percent);
-    ASSERT_TRUE(best) << percent;
-    const Nanoseconds time = on.predict(*best)->step_ns;
     for (const CompositionEntry& other : compositions()) {
       const Result<Plan> plan = on.plan(std::string(other.name), percent);
       if (!plan) continue;
-      EXPECT_LE(time, on.predict(*plan)->step_ns) << other.name << " at " << percent;
+      ASSERT_TRUE(best) << other.name << " fits at " << percent;
+      EXPECT_LE(on.time(*best), on.time(*plan)) << other.name << " at " << percent;
     }
   }
 }
 
+TEST(Alternatives, TheBestCompositionIsNeverSlowerThanAnother) {
+  expect_best_of_all(Recorded("vgg16-b64"), {90, 70, 50, 40});
+  expect_best_of_all(Recorded("alexnet-b128"), {90, 75, 60});
+  expect_best_of_all(Recorded("resnet50-b64"), {85, 40});
+  // Where plain liveness_offload beats all of SuperNeurons.
+  expect_best_of_all(Recorded("resnet50-b64", "k40c-12gb"), {75});
+}
+
+TEST(Alternatives, TheBestCompositionIsNoSlowerWithMoreMemory) {
+  for (const char* name : {"alexnet-b128", "resnet50-b64"}) {
+    const Recorded on(name);
+    std::optional<Nanoseconds> before;
+    for (const int percent : some_of<int>({25, 40, 60, 80, 90, 100})) {
+      const Result<Plan> plan = on.plan("superneurons_best", percent);
+      if (!plan) continue;
+      if (before) {
+        EXPECT_LE(on.time(*plan), *before) << name << " at " << percent;
+      }
+      before = on.time(*plan);
+    }
+    EXPECT_TRUE(before);
+  }
+}
+
 TEST(Alternatives, AReasonSaysWhichWonAndByHowMuch) {
-  const Recorded on;
+  const Recorded on("vgg16-b64");
   const Result<Plan> plan = on.plan("liveness+workspace/liveness+workspace:limit=64MiB", 100, true);
   ASSERT_TRUE(plan);
   ASSERT_FALSE(plan->reasons.empty());

@@ -142,7 +142,7 @@ TEST(Registry, EachRowHasAPlanOfItsOwn) {
     const Bytes device = entry.name == "tensor_cache" ? tight : 1_GiB;
     Result<Plan> plan = plan_for(probing, request_for(name, device));
     // What does nothing but what it has to shows where it has to.
-    if (entry.name == "balance") {
+    if (entry.name == "balance" || entry.name == "mix") {
       const Result<Floor> floor =
           smallest_budget(probing, slow_link(), request_for("liveness+" + name, 1_GiB), {});
       ASSERT_TRUE(floor);
