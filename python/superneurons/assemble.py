@@ -12,6 +12,7 @@ from superneurons.overview import Overview
 from superneurons.steps import SeenOp, Step, Storage
 from superneurons.traces import Access, Carry, Choice, Op, Tensor, Trace
 
+_BETWEEN_RANKS = ("c10d::", "_c10d_functional::")  # all take part in each run
 _OUTSIDE = "outside"  # the tensor of what the program holds and no training step touches
 
 
@@ -129,7 +130,7 @@ def _op(i: int, op: SeenOp, durations: Durations) -> Op:
         micro_batch=op.micro_batch,
         host_ns=op.host_ns,
         host_sync_ns=1000 if op.sync else 0,
-        rerunnable=op.phase != "update",
+        rerunnable=op.phase != "update" and not op.kind.startswith(_BETWEEN_RANKS),
     )
 
 

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from superneurons.layers import Layers
 from superneurons.raw import RawWriter
-from superneurons.schemas import Kind, argument, learn
+from superneurons.schemas import Kind, argument, flat, learn
 from superneurons.states import State
 
 _DTYPES = {
@@ -268,6 +268,7 @@ class Recorder(TorchDispatchMode):
 
     def _gather_list(self, call: _Call, kind: Kind, value: Any, out: bool) -> None:
         part = []
+        value = flat(value)
         for each in value:
             found = self.access(each) if isinstance(each, torch.Tensor) else None
             if found is not None:
@@ -335,7 +336,7 @@ class Recorder(TorchDispatchMode):
         sync = False
         for position, name, _ in kind.written:
             value = argument(args, kwargs, position, name)
-            for each in value if isinstance(value, (list, tuple)) else (value,):
+            for each in flat(value) if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(each, torch.Tensor):
                     if self.ours(each):
                         seen, new = self.known(each)

@@ -34,6 +34,13 @@ class Kind:
     training: tuple[int, str] | None
 
 
+def flat(values: Any) -> Any:
+    """A list of lists of tensors as one list; others as they are."""
+    if values and isinstance(values[0], (list, tuple)):
+        return [each for part in values if isinstance(part, (list, tuple)) for each in part]
+    return values
+
+
 def learn(func: Any) -> Kind:
     schema = func._schema
     written, statistics, training = [], [], None
@@ -44,6 +51,8 @@ def learn(func: Any) -> Kind:
             statistics.append((position, each.name))
         if each.name in ("training", "train"):
             training = (position, each.name)
+        if _sent_into(schema.name, each.name):
+            written.append((position, each.name, each.name.startswith("output")))
     returns = schema.returns
     view = bool(returns) and not written and all(r.alias_info is not None for r in returns)
     # aten::set_, aten::t_: the tensor looks at other memory from now on, and none is written.
@@ -63,6 +72,16 @@ def learn(func: Any) -> Kind:
         written=tuple(written),
         statistics=tuple(statistics),
         training=training,
+    )
+
+
+def _sent_into(op: str, argument: str) -> bool:
+    """Whether an op between ranks writes an argument, which their schemas do not say."""
+    return (
+        op.startswith("c10d::")
+        and op.endswith("_")
+        and "barrier" not in op
+        and argument.startswith(("tensors", "output"))
     )
 
 

@@ -35,7 +35,7 @@ class Untouched:
     def note(self) -> None:
         self._times.append(time.perf_counter_ns())
         if self._cuda:
-            event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event: Any = torch.cuda.Event(enable_timing=True)
             event.record()
             self._events.append(event)
 

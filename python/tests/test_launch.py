@@ -259,4 +259,6 @@ dist.destroy_process_group()
     for rank in (0, 1):
         trace = read_trace(str(tmp_path / f"t.rank{rank}.jsonl"))
         assert f"rank {rank} of 2" in trace.origin
-        assert {op.phase for op in trace.ops} >= {"forward", "backward", "update"}
+        (sums,) = [op for op in trace.ops if op.kind == "c10d::allreduce_"]
+        assert sums.phase == "backward" and not sums.rerunnable
+        assert [access.tensor for access in sums.writes] == [access.tensor for access in sums.reads]

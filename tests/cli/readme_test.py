@@ -1,4 +1,4 @@
-"""The README tells the truth: its ```console blocks are run, and its tables are generated.
+"""The pages tell the truth: their ```console blocks are run, and the README's tables are generated.
 
 A line `$ command` is run. In a ```console same block it must print what stands there; in a ```console
 alike block the times may differ.
@@ -15,6 +15,7 @@ import pytest
 from conftest import PROGRAM, ROOT
 
 README = ROOT / "README.md"
+PAGES = ("README.md", "CONTRIBUTING.md", "traces/PYTORCH.md")
 BLOCK = re.compile(r"^```console( same| alike)?\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 TABLES = re.compile(r"(<!-- generated: tables -->\n).*?(<!-- /generated -->)", re.DOTALL)
 
@@ -54,10 +55,11 @@ def commands(block):
     return [line[2:] for line in block.splitlines() if line.startswith("$ ")]
 
 
-def test_commands_run_and_print_what_stands_there(scratch, request):
-    text = README.read_text()
+@pytest.mark.parametrize(("page", "least"), [("README.md", 5), ("traces/PYTORCH.md", 3)])
+def test_commands_run_and_print_what_stands_there(scratch, request, page, least):
+    text = (ROOT / page).read_text()
     blocks = list(BLOCK.finditer(text))
-    assert len(blocks) >= 5
+    assert len(blocks) >= least
     for block in blocks:
         printed = ""
         for command in commands(block[2]):
@@ -74,7 +76,7 @@ def test_commands_run_and_print_what_stands_there(scratch, request):
         else:
             assert stands == prints
     if request.config.getoption("--regenerate"):
-        README.write_text(text)
+        (ROOT / page).write_text(text)
 
 
 def row(*cells):
@@ -108,17 +110,17 @@ def test_tables_are_those_of_the_registries(run, request):
 
 
 def test_links_lead_somewhere():
-    for page in ("README.md", "CONTRIBUTING.md"):
+    for page in PAGES:
         text = (ROOT / page).read_text()
         for link in re.findall(r"\]\(([^)#]+)", text):
             if not link.startswith("http"):
-                assert (ROOT / link).exists(), f"{page}: {link}"
+                assert (ROOT / page).parent.joinpath(link).exists(), f"{page}: {link}"
 
 
 def test_options_named_in_the_docs_exist(run):
     """Every `superneurons COMMAND ... --option` of the pages is known to the program."""
     help_of = {}
-    for page in ("README.md", "CONTRIBUTING.md"):
+    for page in PAGES:
         for line in (ROOT / page).read_text().splitlines():
             for call in re.findall(r"superneurons ([a-z]+) ([^`|#&]*)", line):
                 name, rest = call
