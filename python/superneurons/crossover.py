@@ -38,13 +38,13 @@ class Device:
             return "none"
         if len(here) > 1 and all(row["step_ns"] < 1.005 * best["step_ns"] for row in here):
             return "any"
-        return best["policy"]
+        return str(best["policy"])
 
     def step(self, policy: str, budget: int) -> int | None:
         """Training step of a policy under a budget, in ns, where it fits."""
         for row in self.outcomes:
             if row["policy"] == policy and row["budget_bytes"] == budget:
-                return row["step_ns"]
+                return int(row["step_ns"])
         return None
 
     @property

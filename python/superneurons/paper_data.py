@@ -7,6 +7,8 @@ The paper's MB are MiB. "" or a missing key: the paper prints nothing there.
 
 from __future__ import annotations
 
+from typing import Any
+
 NETWORKS = ("alexnet", "vgg16", "inception_v4", "resnet50", "resnet101", "resnet152")
 FRAMEWORKS = ("caffe", "mxnet", "torch", "tensorflow", "superneurons")
 
@@ -138,7 +140,7 @@ FIGURE11 = {
 
 # Figure 12, DIGITISED: AlexNet's convolution workspaces (MiB), assigned and wanted where those
 # differ; layers that are not named are 0. Batch of (c) and (d) is not stated.
-FIGURE12 = {
+FIGURE12: dict[str, dict[str, Any]] = {
     "a": {"batch": 100, "pool": "3 GB", "2f": 286, "5b": 233, "4b": 349, "3b": 241, "2b": 782},
     "b": {
         "batch": 300,

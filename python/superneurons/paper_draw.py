@@ -154,7 +154,8 @@ def _figure2(table: Table) -> Figure:
     speeds = [(f"speed ({w})", table.column("speed", w), k) for w, k in _WHOSE]
     _bars(right, table.column("network"), speeds)
     right.set_ylabel("speed with workspaces")
-    outside_legend(figure, *left.get_legend_handles_labels(), 4)
+    handles, names = left.get_legend_handles_labels()
+    outside_legend(figure, handles, names, 4)
     return figure
 
 
@@ -283,16 +284,17 @@ def _figure14(table: Table) -> Figure:
         first, distance = paper.FIGURE14_BATCHES[network]
         markers = {"caffe": "v", "mxnet": "^", "tensorflow": "D", "torch": "x"}
         for name, rates in printed.items():
-            look = {"color": "0.6", "linestyle": "--", "marker": markers.get(name, "o")}
+            look: dict[str, Any] = {"color": "0.6", "linestyle": "--", "marker": markers.get(name, "o")}
             batches = [first + i * distance for i in range(len(rates))]
             axes.plot(batches, rates, label=f"{name} (paper)", markersize=3, **look)
         mine = [row for row in table.rows if row[0] == network and row[2]]
-        for label, column, look in (
+        sets: list[tuple[str, int, dict[str, Any]]] = [
             ("superneurons (ours, simulated)", 2, {"markerfacecolor": "0"}),
             ("the same, recorded network", 5, {"markerfacecolor": "1", "linestyle": ":"}),
-        ):
+        ]
+        for label, column, look in sets:
             points = [(int(row[1]), row[column]) for row in mine if row[column]]
-            look |= {"color": "0", "marker": "o", "markersize": 3}
+            look = {**look, "color": "0", "marker": "o", "markersize": 3}
             if points:
                 axes.plot(*zip(*points), label=label, **look)
         axes.set(title=network, xlabel="batch", ylabel="images/s", ylim=(0, None))

@@ -162,7 +162,7 @@ def table5(lab: Lab) -> Table:
 
     def fit(job: tuple[str, str]) -> int | None:
         found = largest(lab, job[0], ours[job[1]])
-        return found and found["value"]
+        return int(found["value"]) if found else None
 
     found = dict(zip(jobs, lab.map(fit, jobs)))
     rows = []

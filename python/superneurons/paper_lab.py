@@ -19,7 +19,8 @@ from superneurons.program import find_program
 
 ROOT = Path(__file__).resolve().parents[2]  # of the source tree
 MIB, GIB = 1 << 20, 1 << 30
-_In, _Out = TypeVar("_In"), TypeVar("_Out")
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
 
 
 @dataclass

@@ -23,7 +23,7 @@ def scope_bytes(shown: dict[str, Any] | None) -> int | None:
     if not shown:
         return None
     roles = shown["roles"]
-    return sum(roles[role]["bytes"] for role in ("activation", "activation_gradient"))
+    return sum(int(roles[role]["bytes"]) for role in ("activation", "activation_gradient"))
 
 
 def table1(lab: Lab) -> Table:

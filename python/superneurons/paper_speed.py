@@ -30,10 +30,9 @@ def _batch11(network: str) -> int:
 
 def _allocations(memory: dict[str, Any]) -> int:
     """cudaMalloc calls of a training step: every tensor that is freed, and each workspace."""
-    freed = sum(kind == "free" for kind in memory["kind"])
-    spaces = sum(
-        kind == "run" and space > 0 for kind, space in zip(memory["kind"], memory["workspace"])
-    )
+    freed = sum(1 for kind in memory["kind"] if kind == "free")
+    commands = zip(memory["kind"], memory["workspace"])
+    spaces = sum(1 for kind, space in commands if kind == "run" and space > 0)
     return freed + spaces
 
 
@@ -155,7 +154,7 @@ def figure14(lab: Lab) -> Table:
         network, batch, rate, rival, best = job
         trace = lab.build(network, batch, "--paper", "--device", TITAN)
         outcome = lab.simulate(trace, OURS, "--device", TITAN)
-        ours = outcome and batch * 1e9 / outcome["step_ns"]
+        ours = batch * 1e9 / outcome["step_ns"] if outcome else None
         return [
             network,
             f"{batch}",
@@ -223,7 +222,7 @@ def _recorded14(lab: Lab, network: str, batch: int) -> float | None:
     state = state_bytes(lab.show(trace))
     budget = state + (TITAN_MEMORY - state) * recorded // batch
     outcome = lab.simulate(trace, OURS, "--device", TITAN, budget=budget)
-    return outcome and recorded * 1e9 / outcome["step_ns"]
+    return recorded * 1e9 / outcome["step_ns"] if outcome else None
 
 
 def _loss_text(network: str, rows: list[list[Any]]) -> str:

@@ -140,9 +140,11 @@ def figure12(lab: Lab) -> Table:
                     wanted / batch,
                 ]
             )
-        if outcome:
+        if outcome and budget:
             rate = _OURS12 * 1e9 / outcome["step_ns"]
-            results.append(f"({name}) budget {budget / MIB:.0f} MiB: {rate:.0f} images/s on an H200")
+            results.append(
+                f"({name}) budget {budget / MIB:.0f} MiB: {rate:.0f} images/s on an H200"
+            )
     return Table(
         "figure12",
         "Figure 12: AlexNet's convolution workspaces per image (MiB), assigned and wanted",

@@ -9,7 +9,7 @@ from typing import Any
 
 try:
     import matplotlib
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure  # others take it from here
 except ImportError as error:
     print(
         f"superneurons: plots need matplotlib ({error}; would be installed by "
