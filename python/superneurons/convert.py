@@ -26,7 +26,7 @@ from superneurons.assemble import (
 )
 from superneurons.carries import carries_of, fill_roles
 from superneurons.compiled_trace import convert_compiled, live_peak
-from superneurons.files import BadInput, format_bytes, run_main
+from superneurons.files import BadInput, check_writable, format_bytes, run_main
 from superneurons.kernels import MOST_STEPS, Durations, activities, durations_of
 from superneurons.overview import Overview, overview
 from superneurons.raw import RawReader, integer
@@ -293,6 +293,7 @@ def main(arguments: list[str], called: str = "superneurons convert") -> None:
     parser.add_argument("--superneurons", default="", metavar="PROGRAM",
                         help="the program, for captures of compiled programs")  # fmt: skip
     options = parser.parse_args(arguments)
+    check_writable(options.output)
     for report in convert_all(options.raw, options.output, name=options.name,
                               strip_recompute=options.strip_recompute,
                               batch=options.batch, program=options.superneurons):  # fmt: skip

@@ -57,7 +57,8 @@ class Eager:
     def close(self) -> None:
         stance, self._stance = self._stance, None
         if stance is not None:
-            stance.__exit__(None, None, None)
+            with contextlib.suppress(RuntimeError):  # inside of a function that is compiled
+                stance.__exit__(None, None, None)
             filters: Any = warnings.filters
             filters[:] = [each for each in filters if getattr(each[1], "pattern", "") != _OF_HOOKS]
         if self._original is not None:

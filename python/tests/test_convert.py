@@ -148,6 +148,11 @@ def test_conversion_is_deterministic_and_of_packed_files_the_same(raw, tmp_path)
     assert first.read_bytes() == second.read_bytes()
 
 
+def test_an_output_that_cannot_be_written_is_known_before_anything_is_read(tmp_path):
+    with pytest.raises(BadInput, match="there is no folder"):
+        main([str(tmp_path / "no such capture"), "-o", str(tmp_path / "none" / "t.jsonl")])
+
+
 def test_ranks_have_a_trace_each(raw, tmp_path):
     for process, rank in (("7", 0), ("8", 1)):
         records = [header(rank=rank, world=2, activities=False), *list(two_steps())[1:]]
@@ -272,6 +277,13 @@ def test_whole_recordings_are_exact_and_those_with_dropped_records_are_not(tmp_p
     assert durations_of([], [0, 1], 2, 2).capability == "none"
     found = Durations()
     assert len(list(activities(write(tmp_path / "log", rows), found))) == 2 and found.cut
+
+
+@pytest.mark.parametrize("dropped", [None, [1], "1", -1, 1 << 70])
+def test_records_lost_are_a_count(tmp_path, dropped):
+    log = write(tmp_path / "log", [activity(0, 1, 0, 9), {"r": "end", "dropped": dropped}])
+    with pytest.raises(BadInput, match='"dropped" is no count'):
+        list(activities(log, Durations()))
 
 
 def test_workspaces_are_what_lives_inside_a_call():
