@@ -31,8 +31,9 @@ namespace superneurons {
 namespace {
 
 constexpr std::int64_t kEffort = 30'000;  // ops planned for, over all tries
-constexpr int kRounds = 4;                // of one try: what moved is made again instead
-constexpr Bytes kSmall = 64_KiB;          // smaller tensors leave only when no larger one can
+constexpr std::int64_t kMostTries = 50;
+constexpr int kRounds = 4;        // of one try: what moved is made again instead
+constexpr Bytes kSmall = 64_KiB;  // smaller tensors leave only when no larger one can
 constexpr std::size_t kFewestParts = 8, kMostParts = 64;
 
 /// How often overlap() may place the plan: plan steps in all, and placements at most.
@@ -304,6 +305,19 @@ class Search {
   Try from_{100, Reach::root, 20};
 };
 
+/// The option `tries`. Each takes time in proportion to the trace: a deep network gets by with
+/// fewer.
+Result<int> tries_of(const PolicyContext& context) {
+  const std::string& text = context.options.at("tries");
+  const auto ops = static_cast<std::int64_t>(std::max<std::size_t>(context.trace.ops.size(), 1));
+  if (text == "auto")
+    return static_cast<int>(std::clamp<std::int64_t>(kEffort / ops, 1, kMostTries));
+  int tries = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), tries);
+  if (error == std::errc() && stop == text.data() + text.size() && tries > 0) return tries;
+  return bad_option("mix", "tries", text, "auto, or a number of plans to try, at least 1");
+}
+
 /// What needs least of all, where nothing fits.
 Plan utmost(const PolicyContext& context, const Plan& incoming) {
   const Dropper dropper(context, grant_least(context, incoming, {}));
@@ -317,18 +331,11 @@ Plan utmost(const PolicyContext& context, const Plan& incoming) {
 }  // namespace
 
 Result<Plan> mix(const PolicyContext& context, const Plan& incoming) {
-  int tries = 0;
-  const std::string& text = context.options.at("tries");
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), tries);
-  if (error != std::errc() || stop != text.data() + text.size() || tries < 1)
-    return bad_option("mix", "tries", text, "a number of plans to try, at least 1");
+  const Result<int> tries = tries_of(context);
+  if (!tries) return tries.error();
   Plan fastest = grant_alone(context, incoming, {}, {std::int64_t{1} << 62});
   if (fits(context, fastest)) return fastest;
-  // Each try takes time in proportion to the trace: a deep network gets by with fewer.
-  const auto ops = static_cast<std::int64_t>(std::max<std::size_t>(context.trace.ops.size(), 1));
-  const auto affordable = static_cast<int>(std::max<std::int64_t>(kEffort / ops, 1));
-  if (std::optional<Plan> best = Search(context, incoming, std::min(tries, affordable)).best())
-    return *std::move(best);
+  if (std::optional<Plan> best = Search(context, incoming, *tries).best()) return *std::move(best);
   return stopped(context) ? incoming : utmost(context, incoming);
 }
 

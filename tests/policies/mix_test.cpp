@@ -38,8 +38,8 @@ struct Call {
   }
 
   PolicyContext context(Nanoseconds to_beat = kLatest) const {
-    return {on.trace,          flow,  on.profile, incoming.budget, on.predict,
-            {{"tries", "50"}}, false, nullptr,    &footprints,     to_beat};
+    return {on.trace, flow,    on.profile,  incoming.budget, on.predict, {{"tries", "auto"}},
+            false,    nullptr, &footprints, to_beat};
   }
 };
 
