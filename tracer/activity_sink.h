@@ -21,6 +21,10 @@ struct SeenWork {
   std::int64_t bytes = 0;  // of a copy or memset
 };
 
+/// CUPTI's word for work whose times it could not collect: to be counted as lost, for an op that
+/// began at 0 would last as long as the program.
+inline bool is_timeless(const SeenWork& work) { return work.start == 0 && work.end == 0; }
+
 /// An API call of the host that launches, copies, allocates or waits.
 struct SeenCall {
   std::uint32_t call = 0;  // correlation; calls are numbered in the order in which they are made

@@ -139,6 +139,7 @@ ActivityWriter::~ActivityWriter() {
 void ActivityWriter::work(const SeenWork& work, std::string_view name) noexcept {
   State& to = *state_;
   to.wanted = true;
+  if (is_timeless(work)) return dropped(1);
   to.line([&] {
     const std::uint32_t id = to.name(name);
     to.add("{{\"r\":\"{}\",\"name\":{},\"call\":{},\"stream\":{},\"start\":{},\"end\":{}",

@@ -88,6 +88,18 @@ TEST_F(ActivityFile, of_a_program_that_numbers_its_ranges_can_be_read) {
   EXPECT_LT(std::filesystem::file_size(path("log")), 16U << 20);
 }
 
+TEST_F(ActivityFile, counts_work_whose_times_nobody_knows_as_lost) {
+  ActivityWriter writer(path("log"), {});
+  some_work(writer, 3);
+  writer.work({DeviceWork::kernel, 4, 7, 0, 0, 0}, "gemm");
+  EXPECT_TRUE(writer.finish());
+  const auto found = trace_from_activities({.path = path("log")}, "p", {.window = "whole"});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->trace.ops.size(), 3U);
+  EXPECT_EQ(found->trace.dropped_records, 1);
+  EXPECT_EQ(found->trace.step_ns_traced, 240_ns);
+}
+
 TEST_F(ActivityFile, does_not_come_of_a_process_that_does_nothing_on_a_device) {
   ActivityWriter writer(path("log"), {});
   for (int i = 0; i < 200'000; ++i) writer.mark({1, 9, i % 2 == 0, i}, "a range of the host");

@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <cupti.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -39,6 +40,7 @@ class MemorySink final : public ActivitySink {
   ActivityLog log;
 
   void work(const SeenWork& work, std::string_view name) noexcept override {
+    if (is_timeless(work)) return dropped(1);
     attempt([&] {
       log.device.push_back({intern(name),
                             work.call,
@@ -85,11 +87,16 @@ struct Session {
   std::unique_ptr<ActivitySink> sink;  // none: nothing is recorded
   CUpti_SubscriberHandle subscriber{};
   std::atomic<std::size_t> buffer_bytes{kBufferBytes};
+  std::atomic<pid_t> process{0};  // that records
 };
 Session& session() {
   static Session* const only = new Session;
   return *only;
 }
+
+/// A fork()ed child inherits CUPTI with all it holds, but not its threads nor the lock's owner: its
+/// records are not of this log, whose file it shares.
+bool in_a_child() { return session().process != getpid(); }
 
 void CUPTIAPI buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {
   const std::size_t bytes = session().buffer_bytes;
@@ -100,6 +107,7 @@ void CUPTIAPI buffer_requested(std::uint8_t** buffer, std::size_t* size, std::si
 
 void CUPTIAPI buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
                                std::size_t, std::size_t valid) {
+  if (in_a_child()) return std::free(buffer);
   // Not under the lock: CUPTI takes its own for it, and may hold that while it asks for a buffer.
   std::size_t dropped = 0;
   cuptiActivityGetNumDroppedRecords(context, stream, &dropped);
@@ -130,6 +138,7 @@ bool ends_context(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
 /// fetched.
 void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
   if (domain != CUPTI_CB_DOMAIN_DRIVER_API && domain != CUPTI_CB_DOMAIN_RUNTIME_API) return;
+  if (in_a_child()) return;
   const auto& call = *static_cast<const CUpti_CallbackData*>(data);
   if (ends_context(domain, id)) {
     if (call.callbackSite == CUPTI_API_ENTER) cuptiActivityFlushAll(0);
@@ -232,6 +241,7 @@ Result<std::unique_ptr<CuptiCollector>> CuptiCollector::start_into(
       return Error{.code = ErrorCode::device, .message = "a trace is already being recorded"};
     to.sink = std::move(sink);
   }
+  to.process = getpid();
   to.buffer_bytes = whole_program ? kStreamedBufferBytes : kBufferBytes;
   auto collector = std::unique_ptr<CuptiCollector>(new CuptiCollector());
   collector->whole_program_ = whole_program;

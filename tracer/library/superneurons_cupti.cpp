@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -37,8 +38,9 @@ namespace {
 CuptiCollector* collector = nullptr;
 Flusher* flusher = nullptr;
 bool streams = false;  // into a file as it goes
-bool tried = false;    // to record the whole run; the driver may ask more than once
-pid_t owner = 0;       // a fork()ed child inherits the variables above, but not CUPTI
+// To record the whole run. Driver and NVTX may ask more than once, and from several threads.
+std::atomic<bool> tried{false};
+pid_t owner = 0;  // a fork()ed child inherits the variables above, but not CUPTI
 
 bool recording() { return collector && owner == getpid(); }
 
@@ -95,7 +97,7 @@ void finish_at_exit() noexcept try {
 bool record_whole_run() noexcept try {
   const char* path = std::getenv("SUPERNEURONS_ACTIVITY_LOG");
   if (!path || !*path) return false;
-  if (std::exchange(tried, true)) return recording();
+  if (tried.exchange(true)) return recording();
   const std::string problem = start_to(fmt::format("{}.{}", path, getpid()));
   if (problem.empty()) std::atexit(finish_at_exit);
   else std::fprintf(stderr, "superneurons: not traced: %s\n", problem.c_str());
