@@ -52,8 +52,8 @@ double both_ways(std::byte* a, std::byte* b, std::size_t bytes) {
 }
 
 /// Time for one thread to hand a value to another that waits on it: what a stream worker costs.
-Nanoseconds hand_over() {
-  constexpr int kRounds = 2000;
+Nanoseconds hand_over_once() {
+  constexpr int kRounds = 300;
   std::atomic<int> turn{0};
   std::thread other([&] {
     for (int i = 0; i < kRounds; ++i) {
@@ -70,6 +70,13 @@ Nanoseconds hand_over() {
   }
   other.join();
   return {since(begin).count / (2 * kRounds)};
+}
+
+/// The quickest of many: whatever else the machine does makes it longer, up to a hundred times.
+Nanoseconds hand_over() {
+  Nanoseconds least = hand_over_once();
+  for (int i = 1; i < 15; ++i) least = std::min(least, hand_over_once());
+  return std::max(least, 1_ns);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "memory/allocator.h"
 #include "memory/placement.h"
@@ -235,6 +237,27 @@ TEST(Surrogate, timed_kernels_take_the_recorded_time) {
   ASSERT_EQ(run->measured.spans.size(), 2U);
   EXPECT_GE((run->measured.spans[0].end - run->measured.spans[0].start).count, 3000000);
   EXPECT_GE(run->measured.spans[1].start, run->measured.spans[0].end);
+}
+
+TEST(Surrogate, no_training_step_is_shorter_than_its_work_however_busy_the_machine_is) {
+  const Trace trace = mini(R"(
+    tensor w 64K parameter carry
+    op only forward : w -> w @300000
+  )");
+  ReplayOptions options = verify();
+  options.kernels = KernelSet::timed;
+  options.training_steps = 300;
+  std::atomic<bool> done = false;
+  std::vector<std::thread> others;
+  for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency() + 1; ++i)
+    others.emplace_back([&done] {
+      while (!done) std::this_thread::yield();
+    });
+  const Ran run = run_plan(trace, reference_plan(trace, keep_all_plan(trace)), options);
+  done = true;
+  for (std::thread& other : others) other.join();
+  ASSERT_TRUE(run) << run.error().message;
+  for (const Nanoseconds ns : run->measured.steps) EXPECT_GE(ns.count, 300000);
 }
 
 TEST(Arena, is_exactly_the_budget) {
