@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 
 import pytest
@@ -141,3 +142,13 @@ def test_dev_explains_itself():
     for wrong in ("", "dance", "demo --fast", "gpu --part"):
         done = shell(f"./dev {wrong}", ROOT)
         assert done.returncode == 2, shlex.quote(wrong)
+
+
+def test_dev_says_what_is_missing_before_it_builds(tmp_path):
+    for tool in ("sh", "dirname", "grep"):
+        (tmp_path / tool).symlink_to(shutil.which(tool))
+    for command, wrong in (("gpu", "no GPU here"), ("format", "no clang-format here")):
+        done = shell(f"PATH={shlex.quote(str(tmp_path))}; ./dev {command} --build-dir nowhere", ROOT)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert re.fullmatch(f"dev: {wrong}.*\n", done.stderr), done.stderr
+    assert not (ROOT / "nowhere").exists()
