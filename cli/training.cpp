@@ -23,6 +23,10 @@ std::string duration(double seconds) {
   return fmt::format("{:.1f} h", seconds / 3600);
 }
 
+std::string about(double seconds) {
+  return seconds < 1 ? duration(seconds) : "about " + duration(seconds);
+}
+
 }  // namespace
 
 Result<DataSet> find_data_set(const std::string& name) {
@@ -104,11 +108,11 @@ void ReplayWatch::show(double seconds) {
       fmt::format("{}training step {} of {}, {:.0f} %", label_, step, steps_, 100 * part);
   if (step > 1) {
     const double left = seconds / part - seconds;
-    line += fmt::format(", about {} left", duration(left));
+    line += fmt::format(", {} left", about(left));
     if (follows_) line += fmt::format(", then {} for the reference", duration(seconds / part));
     if (!noted_ && left + (follows_ ? seconds / part : 0) > kLong)
-      console_.note(fmt::format("a training step takes about {} here: {} for {} of them{}",
-                                duration(seconds / part / steps_), duration(seconds / part), steps_,
+      console_.note(fmt::format("a training step takes {} here: {} for {} of them{}",
+                                about(seconds / part / steps_), duration(seconds / part), steps_,
                                 follows_ ? ", and as long for those of the reference" : ""));
     noted_ = true;
   }
