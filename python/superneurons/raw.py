@@ -118,7 +118,7 @@ class RawReader:
             ended = ended or record.get("r") == "end"
             yield record
         if not self.header:
-            raise BadInput("is empty (would start with a header)", self.path, 1)
+            raise BadInput(damaged or "is empty (would start with a header)", self.path, 1)
         if damaged or not ended:
             self.cut = f"ends early, in line {self.line}" if damaged else "has no end record"
 

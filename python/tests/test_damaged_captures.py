@@ -155,3 +155,11 @@ def test_one_damaged_rank_does_not_take_the_others_along(tmp_path):
     assert [Path(each.file).name for each in problems] == ["capture.2.jsonl"]
     with pytest.raises(BadInput):
         convert_all(str(tmp_path), str(tmp_path / "t.jsonl"))
+
+
+def test_what_is_no_capture_is_not_called_empty(tmp_path):
+    raw = tmp_path / "text.jsonl"
+    for text, wrong in (("hello\n", "is no JSON"), ("", "is empty")):
+        raw.write_text(text)
+        with pytest.raises(BadInput, match=f"text.jsonl:1: {wrong}"):
+            convert(str(raw), str(tmp_path / "t.jsonl"))
