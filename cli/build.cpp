@@ -17,6 +17,7 @@ struct BuildOptions {
 };
 
 Status build(const BuildOptions& options, const Session& session) {
+  const EndsAtOnce at_once(session);
   const auto costs = load_costs(options.costs);
   if (!costs) return costs.error();
   const auto costed = costed_network(options.network, *costs);

@@ -128,6 +128,7 @@ std::string text_of(const Json& json) {
 }
 
 Status check_files(const Options& options, const Session& session) {
+  const EndsAtOnce at_once(session);
   const auto trace = load_trace(options.target);
   if (!trace) {
     if (trace.error().code == ErrorCode::bad_input)

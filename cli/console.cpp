@@ -38,6 +38,11 @@ void Console::print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) failure_ = errno;
 }
 
+void Console::flush() {
+  clear_line();
+  if (std::fflush(stdout) != 0 && failure_ == 0) failure_ = errno;
+}
+
 void Console::progress(const std::string& line) {
   if (!terminal_ || std::chrono::steady_clock::now() - start_ < std::chrono::seconds(1)) return;
   std::fflush(stdout);
@@ -63,8 +68,7 @@ void Console::error(const Error& error) {
 }
 
 Status Console::finish() {
-  clear_line();
-  if (std::fflush(stdout) != 0 && failure_ == 0) failure_ = errno;
+  flush();
   reader_gone_ = failure_ == EPIPE;
   if (failure_ == 0) return Ok{};
   return Error{ErrorCode::io, fmt::format("cannot be written: {}", std::strerror(failure_)),

@@ -20,6 +20,8 @@ class Console {
   void mute() { muted_ = true; }
   /// One line that the next one replaces; only on a terminal, and only after the first second.
   void progress(const std::string& line);
+  /// Hands on what was printed so far.
+  void flush();
   /// A remark that is no error.
   void note(std::string_view text);
   /// "superneurons: FILE:LINE: what is wrong (what would be right)".

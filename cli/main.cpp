@@ -1,5 +1,6 @@
 // The program: wires modules to commands. Only here are signals and the date read.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -14,8 +15,15 @@ namespace {
 using namespace superneurons;
 
 std::atomic<bool> stop_requested{false};
+std::atomic<bool> ends_at_once{false};
+static_assert(std::atomic<bool>::is_always_lock_free);  // a handler may touch it
 
 extern "C" void on_interrupt(int signal) {
+  if (ends_at_once.load()) {
+    constexpr std::string_view text = "superneurons: interrupted\n";
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    ::_exit(130);
+  }
   stop_requested.store(true);
   std::signal(signal, SIG_DFL);  // a second Ctrl-C ends the program at once
 }
@@ -100,6 +108,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   Console console;
   Session session{.stop = stop_requested,
+                  .ends_at_once = ends_at_once,
                   .console = console,
                   .command_line = joined(argc, argv, true),
                   .made_by = joined(argc, argv, false),

@@ -224,6 +224,7 @@ void fit_to_device(const Target& target, const Session& session, Loaded& loaded)
 }  // namespace
 
 Result<Loaded> load(const Target& target, const Session& session) {
+  const EndsAtOnce at_once(session);
   Result<Trace> trace = load_trace(target);
   if (!trace) return trace.error();
   Result<DeviceProfile> profile = profile_of(target, *trace);

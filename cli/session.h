@@ -21,7 +21,8 @@
 namespace superneurons {
 
 struct Session {
-  const std::atomic<bool>& stop;  // set by Ctrl-C
+  const std::atomic<bool>& stop;    // set by Ctrl-C
+  std::atomic<bool>& ends_at_once;  // see EndsAtOnce
   Console& console;
   std::string command_line;  // as it was called, for results
   std::string made_by;       // without the name of the output: for the origin of what is written
@@ -29,6 +30,22 @@ struct Session {
   std::vector<std::string> program;  // the words after --: a command for `trace`
   int exit_code = 0;
   std::map<std::string, std::string> options;  // of the command that runs, defaults filled in
+};
+
+/// While one lives, the first Ctrl-C ends the program with 130 instead of setting Session::stop:
+/// for work that never looks at that, such as a read that waits, and that leaves nothing to tidy up
+/// (write_file() holds signals off while its temporary file exists).
+class EndsAtOnce {
+ public:
+  explicit EndsAtOnce(const Session& session)
+      : flag_((session.console.flush(), session.ends_at_once)), before_(flag_.exchange(true)) {}
+  ~EndsAtOnce() { flag_.store(before_); }
+  EndsAtOnce(const EndsAtOnce&) = delete;
+  EndsAtOnce& operator=(const EndsAtOnce&) = delete;
+
+ private:
+  std::atomic<bool>& flag_;
+  bool before_;
 };
 
 /// Adds a subcommand. Its callback notes the options, sees that the outputs can be written, runs

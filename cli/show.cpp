@@ -223,6 +223,7 @@ Result<Loaded> load_shown(const Target& target, const Session& session) {
 }
 
 Status show(const Options& options, const Session& session) {
+  const EndsAtOnce at_once(session);
   const auto roles = liveness_roles(options.liveness);
   if (!roles) return roles.error();
   const auto loaded = load_shown(options.target, session);

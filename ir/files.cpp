@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -181,6 +182,24 @@ Status write_directly(const std::string& path, int file, std::string_view text) 
   return Ok{};
 }
 
+/// Holds off what would end the program while a temporary file exists.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, &before_);
+  }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 /// Opens a new file beside `path`.
 int open_beside(const std::string& path, std::string& name) {
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -240,6 +259,7 @@ Status write_file(const std::string& path, std::string_view text) {
     return write_directly(path, ::open(path.c_str(), O_WRONLY | O_CLOEXEC), text);
   std::string part;
   const std::string target = followed(path);
+  const SignalsHeld held;
   const int file = open_beside(target, part);
   if (file < 0) return io_error(path, "cannot be written");
   const bool written = write_all(file, text);

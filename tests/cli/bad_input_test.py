@@ -393,3 +393,20 @@ def test_interrupted_work_leaves_no_file_and_returns_130(
     assert done.code == 130, (done.code, done.err)
     assert len(done.err.splitlines()) == 1 or ": note: " in done.err
     assert os.listdir(out.parent) == []
+
+
+@pytest.mark.parametrize("command", [["show"], ["check"], ["simulate", "--policy", "liveness"]])
+def test_ctrl_c_ends_a_read_that_waits(interrupt, command):
+    begun = time.monotonic()
+    done = interrupt(command[0], "-", *command[1:], when=started, stdin=subprocess.PIPE)
+    assert (done.code, done.err) == (130, "superneurons: interrupted\n")
+    assert time.monotonic() - begun < 10
+
+
+def test_ctrl_c_ends_the_building_of_a_deep_network(interrupt, tmp_path):
+    begun = time.monotonic()
+    network = "resnet:9000,9000,90000,9000"
+    done = interrupt("build", network, "-o", tmp_path / "deep.jsonl.gz", when=started)
+    assert (done.code, done.err) == (130, "superneurons: interrupted\n")
+    assert os.listdir(tmp_path) == []
+    assert time.monotonic() - begun < 10

@@ -67,17 +67,20 @@ def run():
 def interrupt():
     """Starts the program, waits for a condition, sends Ctrl-C; returns how it ended."""
 
-    def interrupted(*arguments, when):
+    def interrupted(*arguments, when, **options):
         process = subprocess.Popen(
             [PROGRAM, *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
+            **options,
         )
         try:
             when(process)
             process.send_signal(signal.SIGINT)
+            if process.stdin:
+                process.wait(timeout=60)  # communicate() would end what the program waits for
             out, err = process.communicate(timeout=60)
         finally:
             process.kill()
