@@ -140,9 +140,11 @@ Status CudaTimed::calibrate() {
     if (!brief) return brief.error();
     const auto extended = spin_ns(kLong, stream->get());
     if (!extended) return extended.error();
-    cycles_per_ns_ = static_cast<double>(kLong - kShort) / (*extended - *brief);
+    if (*extended > *brief)
+      cycles_per_ns_ = static_cast<double>(kLong - kShort) / (*extended - *brief);
   }
-  return Ok{};
+  if (cycles_per_ns_ > 0) return Ok{};
+  return Error{ErrorCode::device, "the rate of the device's clock could not be measured"};
 }
 
 }  // namespace
