@@ -311,9 +311,12 @@ Status compare_trace(const Options& options, const Session& session, Comparison&
   const Trace& trace = subject.loaded.trace;
   subject.hash = hash_of(subject.loaded);
   const bool measured = trace.capability(Fact::durations) == Capability::exact;
-  session.console.print(
-      fmt::format("{}: {} ops, {}times {} {}\n\n", trace.name, trace.ops.size(), batch_text(trace),
-                  measured ? "measured on" : "estimated:", measured ? trace.device : trace.origin));
+  // Several traces may have one name: that of the script they are of.
+  const std::string from =
+      options.traces.size() > 1 ? fmt::format(" ({})", options.target.trace) : "";
+  session.console.print(fmt::format(
+      "{}{}: {} ops, {}times {} {}\n\n", trace.name, from, trace.ops.size(), batch_text(trace),
+      measured ? "measured on" : "estimated:", measured ? trace.device : trace.origin));
   if (Status status = find_floors(subject, options, session); !status) return status;
   add_bounds(subject, options, session, all);
   for (const std::string& budget : options.budgets)

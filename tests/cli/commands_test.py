@@ -237,6 +237,17 @@ def test_compare_has_bounds_cells_and_refusals(run, chain, tmp_path):
     assert "winner: " in done.out
 
 
+def test_traces_of_one_name_are_told_apart_by_their_files(run, chain, tmp_path):
+    other = tmp_path / "other.jsonl"
+    other.write_text(chain.read_text())
+    done = run("compare", chain, other, "--policies", "liveness", "--budgets", "100%")
+    assert done.code == 0, done.err
+    headings = [line for line in done.out.splitlines() if " ops, " in line]
+    assert [f" ({file}): " in line for file, line in zip((chain, other), headings)] == [True] * 2
+    alone = run("compare", chain, "--policies", "liveness", "--budgets", "100%")
+    assert str(chain) not in alone.out
+
+
 def test_compare_where_nothing_fits_is_a_no(run, chain):
     done = run("compare", chain, "--budgets", "1KiB")
     assert done.code == 1
