@@ -118,6 +118,14 @@ Result<Utmost> made_for(Maker& maker, Bytes device) {
   return Utmost{std::move(*plan), std::move(needs)};
 }
 
+/// What this plan needs, and the op that sets it; nothing where `why` does not tell.
+std::optional<Floor> own_floor(const Trace& trace, const Plan& plan, const Error& why) {
+  if (!why.shortage || why.shortage->smallest_budget <= 0_B) return {};
+  const Result<Placement> placement = place(trace, plan, kEndless);
+  if (!placement) return {};
+  return Floor{why.shortage->smallest_budget, op_of_peak(trace, plan, placement->placed_peak_step)};
+}
+
 /// Plans from a floor to a lower one; of those seen, none took more than 20.
 inline constexpr int kMostDescents = 64;
 
@@ -192,7 +200,10 @@ Result<Plan> make_plan(const Trace& trace, const DeviceProfile& profile, const P
     return violation ? Result<Plan>(to_error(*violation)) : plan;
   }
   // A command may answer anything to another budget, and takes its time: it is not asked again.
-  if (maker.commanded) return does_not_fit(placement.error(), request, {});
+  if (maker.commanded)
+    return does_not_fit(
+        placement.error(), request,
+        request.seek_floor ? own_floor(trace, *plan, placement.error()) : std::nullopt);
   Result<Utmost> best =
       request.seek_floor ? utmost(maker, request.budget.device) : made_for(maker, 0_B);
   if (!best && best.error().code == ErrorCode::cancelled) return best.error();

@@ -1,6 +1,7 @@
 """Policies that are programs, beside others in one comparison, and the one of the examples."""
 
 import json
+import re
 
 import pytest
 from conftest import ROOT
@@ -58,6 +59,15 @@ def test_one_whose_plan_does_not_fit_says_what_it_needs(run, chain, tmp_path):
         run, tmp_path, chain, KEEP_MOST, budgets=str(row["smallest_budget_bytes"])
     )
     assert done.code == 0, done.err
+
+
+def test_its_error_names_the_op_that_sets_what_it_needs(run, chain):
+    done = run("plan", chain, "--policy", KEEP_MOST, "--budget", "300KiB")
+    assert done.code == 1
+    found = re.search(r"smallest feasible budget: .*, (\d+) B, set by (\S+)\)", done.error)
+    assert found, done.error
+    assert f'"{found[2]}"' in chain.read_text()
+    assert run("plan", chain, "--policy", KEEP_MOST, "--budget", found[1]).code == 0
 
 
 def test_several_in_one_list(run, chain, tmp_path):
