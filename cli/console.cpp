@@ -25,7 +25,9 @@ std::string printable(std::string text) {
 }  // namespace
 
 Console::Console()
-    : start_(std::chrono::steady_clock::now()), terminal_(isatty(STDERR_FILENO) == 1) {}
+    : start_(std::chrono::steady_clock::now()),
+      last_sign_(start_),
+      terminal_(isatty(STDERR_FILENO) == 1) {}
 
 void Console::clear_line() {
   if (line_shown_) to_standard_error("\r\033[K");
@@ -49,6 +51,14 @@ void Console::progress(const std::string& line) {
   clear_line();
   to_standard_error("  " + printable(line));
   line_shown_ = true;
+}
+
+void Console::sign_of_life(const std::string& line) {
+  progress(line);
+  const auto now = std::chrono::steady_clock::now();
+  if (terminal_ || now - last_sign_ < std::chrono::seconds(10)) return;
+  last_sign_ = now;
+  note(line);
 }
 
 void Console::note(std::string_view text) {

@@ -20,6 +20,8 @@ class Console {
   void mute() { muted_ = true; }
   /// One line that the next one replaces; only on a terminal, and only after the first second.
   void progress(const std::string& line);
+  /// The same; where there is no terminal, a note at most every ten seconds.
+  void sign_of_life(const std::string& line);
   /// Hands on what was printed so far.
   void flush();
   /// A remark that is no error.
@@ -36,6 +38,7 @@ class Console {
   void clear_line();
 
   std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point last_sign_;
   bool terminal_ = false;
   bool line_shown_ = false;
   bool muted_ = false;

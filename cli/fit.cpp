@@ -106,7 +106,8 @@ struct Answer {
         {"placed peak", format_bytes(outcome.placed_peak_bytes), options.allocator},
         {"host pool", format_bytes(outcome.host_bytes), ""},
         {"training step", format_time(outcome.step_ns),
-         fmt::format("{:.2f} images/s predicted, {}", images_per_second(images(), outcome.step_ns),
+         fmt::format("{:.2f} images/s predicted for {}, {}",
+                     images_per_second(images(), outcome.step_ns), costs.profile.device,
                      times_text(found.costed, costs))}};
     text += align(rows, 1);
     const Tried* next = search.tried(largest.value + 1);
@@ -116,11 +117,15 @@ struct Answer {
       return text + fmt::format("which is a guess: with more than {} ops not all is tried\n",
                                 kMostOpsInFull);
     std::string further;
-    for (const auto& [value, fits] : largest.tried)
-      if (value > largest.value + 1)
-        further += fmt::format("{}{}", further.empty() ? "" : ", ", value);
+    std::int64_t untried = largest.value + 2;  // the least that may fit for all that is known
+    for (const auto& [value, fits] : largest.tried) {
+      if (value <= largest.value + 1) continue;
+      further += fmt::format("{}{}", further.empty() ? "" : ", ", value);
+      if (value == untried) ++untried;
+    }
     if (!further.empty())
-      text += fmt::format("nor do {} fit; larger ones were not all tried\n", further);
+      text += fmt::format("nor do {} fit; other larger ones, such as {}, were not tried in full\n",
+                          further, untried);
     return text;
   }
 
@@ -151,11 +156,12 @@ struct Answer {
   }
 };
 
-std::string measured_text(const Run& run, Nanoseconds step, std::int64_t images) {
+std::string measured_text(const Run& run, Nanoseconds step, std::int64_t images,
+                          const std::string& device) {
   return fmt::format(
-      "measured: {:.2f} images/s, peak {}, loss {:.6g} to {:.6g} in {} training "
+      "measured on {}: {:.2f} images/s, peak {}, loss {:.6g} to {:.6g} in {} training "
       "steps\n",
-      images_per_second(images, step), format_bytes(run.measured.peak),
+      device, images_per_second(images, step), format_bytes(run.measured.peak),
       run.losses.empty() ? 0.0F : run.losses.front(), run.losses.empty() ? 0.0F : run.losses.back(),
       run.losses.size());
 }
@@ -197,7 +203,8 @@ Status fit(const Options& options, const Session& session, const Replay& replay)
     const auto run = confirm(found, *outcome, options, session, replay);
     if (!run) return run.error();
     const Nanoseconds step = median_step(run->measured.steps, std::min(3, options.steps - 1));
-    session.console.print(measured_text(*run, step, answer.images()));
+    const std::string on = options.on == "cuda" ? machine_device(true) : "this machine's CPU";
+    session.console.print(measured_text(*run, step, answer.images(), on));
     json["measured"] = measured_json(*run, step, answer.images());
     good = judge(run->losses);
   }

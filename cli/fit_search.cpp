@@ -36,6 +36,11 @@ Result<Varied> varied(const FitQuestion& question) {
   if (question.vary == "batch") {
     if (question.network.batch != 0)
       return Error{ErrorCode::bad_usage, "--batch is what --vary batch looks for (give one)"};
+    if (question.network.name.find('*') != std::string::npos)
+      return Error{ErrorCode::bad_usage,
+                   fmt::format("network {}: * goes with --vary depth (with --vary batch give a "
+                               "number of blocks)",
+                               question.network.name)};
     return Varied{};
   }
   const std::string& name = question.network.name;
@@ -128,7 +133,7 @@ Result<bool> FitSearch::fits(std::int64_t value, bool thorough) {
   if (!costed) return costed.error();
   thorough = thorough && costed->trace.ops.size() <= kMostOpsInFull;
   if (known != tried_.end() && !thorough) return !known->why;
-  session_.console.progress(
+  session_.console.sign_of_life(
       fmt::format("{}: planning{}", vary_.name(value), thorough ? " again, with all means" : ""));
   PlanRequest request = request_;
   request.seek_floor = thorough;
@@ -145,7 +150,7 @@ Result<bool> FitSearch::fits(std::int64_t value, bool thorough) {
   } else {
     tried.why = plan.error();
   }
-  session_.console.progress(fmt::format(
+  session_.console.sign_of_life(fmt::format(
       "{}: {}", vary_.name(value),
       tried.why ? "does not fit" : "fits, placed peak " + format_bytes(tried.placed_peak)));
   const bool good = !tried.why;
