@@ -11,6 +11,7 @@
 
 #include "cli/session.h"
 #include "ir/files.h"
+#include "policies/request.h"
 #include "simulator/report.h"
 
 namespace superneurons {
@@ -102,6 +103,13 @@ Status check_empty(const cli::GivenOption& option) {
   return Ok{};
 }
 
+Status check_allocators(const cli::GivenOption& option) {
+  if (option.name != "--allocator") return Ok{};
+  for (const std::string& value : option.values)
+    if (Status known = check_allocator(value); !known) return known;
+  return Ok{};
+}
+
 Status prepare(const cli::Command& command, Session& session) {
   const std::vector<cli::GivenOption> options = command.given();
   for (const cli::GivenOption& option : options)
@@ -112,6 +120,7 @@ Status prepare(const cli::Command& command, Session& session) {
     const std::string value = option.text();
     if (!value.empty()) session.options[option.single_name] = value;
     if (Status status = check_budgets(option); !status) return status;
+    if (Status status = check_allocators(option); !status) return status;
     if (option.name.find("budget") != std::string::npos)
       note_missing_units(option, session.console);
     if (!option.output) continue;
@@ -189,6 +198,22 @@ std::vector<std::string> split_list(const std::string& text) {
     else pieces.back() += c;
   }
   return pieces;
+}
+
+Status can_be_read(const std::vector<std::string>& files) {
+  if (std::count(files.begin(), files.end(), "-") > 1)
+    return Error{ErrorCode::bad_usage, "standard input is one file (- is given twice)"};
+  for (const std::string& file : files) {
+    struct stat found {};
+    const auto refuse = [&file](const char* what, int why) {
+      return Error{ErrorCode::io, fmt::format("{}: {}", what, std::strerror(why)), file};
+    };
+    if (file == "-") continue;
+    if (::access(file.c_str(), R_OK) != 0) return refuse("cannot be opened", errno);
+    if (::stat(file.c_str(), &found) == 0 && S_ISDIR(found.st_mode))
+      return refuse("cannot be read", EISDIR);
+  }
+  return Ok{};
 }
 
 Status write_json(const std::string& file, const std::string& text) {

@@ -335,9 +335,23 @@ void leave_out_floor(Options& options, const Session& session) {
   session.console.note("budget floor is left out: of commands it is not known");
 }
 
+/// Why there is no outcome at all.
+Error nothing_fits(const Comparison& all) {
+  const auto needs_more = [](const Refusal& refusal) {
+    return refusal.failed || refusal.smallest_budget_bytes > 0_B;
+  };
+  if (!all.refusals.empty() && std::none_of(all.refusals.begin(), all.refusals.end(), needs_more))
+    return {.code = ErrorCode::bad_usage,
+            .message = fmt::format("no policy has a plan, whatever the budget: {}",
+                                   all.refusals.front().reason)};
+  return {.code = ErrorCode::does_not_fit,
+          .message = "no policy fits any of the budgets (--budgets floor finds the smallest)"};
+}
+
 Status compare(Options options, const Session& session) {
   options.policies = options.policies.empty() ? all_policies() : split_policies(options.policies);
   if (Status status = known_policies(options.policies); !status) return status;
+  if (Status status = can_be_read(options.traces); !status) return status;
   options.budgets = split_budgets(options.budgets);
   leave_out_floor(options, session);
   Comparison all;
@@ -357,8 +371,7 @@ Status compare(Options options, const Session& session) {
                                         all.failures, all.outcomes.size() + all.refusals.size(),
                                         all.first_failure->message)};
   if (!all.outcomes.empty()) return Ok{};
-  return Error{.code = ErrorCode::does_not_fit,
-               .message = "no policy fits any of the budgets (--budgets floor finds the smallest)"};
+  return nothing_fits(all);
 }
 
 }  // namespace

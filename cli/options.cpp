@@ -96,6 +96,12 @@ Option* Option::one_of(std::vector<std::string> names) {
 }
 
 Option* Option::within(std::int64_t least, std::int64_t most) {
+  const auto fault = [least, most](const std::string& text) {
+    const bool real = text.find_first_not_of("+-.eE0123456789") == std::string::npos &&
+                      text.find_first_of(".eE") != std::string::npos;
+    return real ? fmt::format("'{}' is not a whole number from {} to {}", text, least, most) : "";
+  };
+  option_->check(CLI::Validator(fault, "", "whole"));
   option_->check(CLI::Range(least, most));
   return this;
 }

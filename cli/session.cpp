@@ -149,9 +149,12 @@ Result<double> parse_percent(const std::string& text) {
   char* end = nullptr;
   const double percent = std::strtod(text.c_str(), &end);
   const bool plain = text.find_first_not_of("0123456789.%") == std::string::npos;
-  if (!plain || std::string_view(end) != "%" || !(percent > 0) || percent > 1000)
+  if (!plain || end == text.c_str() || std::string_view(end) != "%")
     return Error{.code = ErrorCode::bad_usage,
                  .message = fmt::format("budget '{}' is not a percentage such as 60%", text)};
+  if (!(percent > 0) || percent > 1000)
+    return Error{.code = ErrorCode::bad_usage,
+                 .message = fmt::format("budget '{}' is not above 0% and up to 1000%", text)};
   return percent;
 }
 

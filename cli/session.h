@@ -65,6 +65,10 @@ void add_json_option(cli::Command& command, std::string& file);
 /// Writes `text` to `file` unless that is empty.
 Status write_json(const std::string& file, const std::string& text);
 
+/// Whether all of `files` can be opened ("-" only once), which would else only show after the work
+/// on those before it.
+Status can_be_read(const std::vector<std::string>& files);
+
 /// `--seed`, a whole number.
 void add_seed_option(cli::Command& command, std::uint64_t& seed, const std::string& summary);
 

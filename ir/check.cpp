@@ -316,9 +316,11 @@ Error to_error(const Violation& violation) {
   std::string where = fmt::format("plan step {}", violation.step);
   if (!violation.op.empty()) where += ", op " + violation.op;
   if (!violation.tensor.empty()) where += ", tensor " + violation.tensor;
+  const bool over = violation.law == Law::over_budget || violation.law == Law::over_host_budget;
   return {ErrorCode::unlawful,
-          fmt::format("{}: {}: {}", kLawNames[static_cast<std::size_t>(violation.law)], where,
-                      violation.detail),
+          fmt::format("{}: {}: {}",
+                      over ? "does not fit" : kLawNames[static_cast<std::size_t>(violation.law)],
+                      where, violation.detail),
           "",
           0,
           {}};

@@ -231,7 +231,7 @@ Result<Plan> balance(const PolicyContext& context, const Plan& incoming) {
   const std::string& text = context.options.at("tries");
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), tries);
   if (error != std::errc() || stop != text.data() + text.size() || tries < 1)
-    return bad_option("balance", "tries", text, "a number of plans to try, at least 1");
+    return bad_option("balance", "tries", text, "a number of plans to try, 1 to 2147483647");
   Plan fastest = grant_alone(context, incoming, {}, {std::int64_t{1} << 62});
   if (fits(context, fastest)) return fastest;
   Plan kept = grant_what_is_left(context, incoming, {});

@@ -7,7 +7,6 @@
 
 #include "ir/check.h"
 #include "ir/files.h"
-#include "memory/allocator.h"
 #include "memory/placement.h"
 #include "policies/alternatives.h"
 #include "policies/exec_policy.h"
@@ -44,15 +43,7 @@ Bytes share(Bytes bytes, std::int64_t percent) {
 
 /// The request's alternatives, or why there are none.
 Result<std::vector<std::vector<Pass>>> understood(const Trace& trace, const PlanRequest& request) {
-  if (find_allocator(request.allocator) == nullptr) {
-    std::vector<std::string> names;
-    for (const AllocatorEntry& entry : allocators()) names.emplace_back(entry.name);
-    const std::string near = nearest_name(request.allocator, names);
-    return Error{
-        ErrorCode::bad_usage,
-        fmt::format("unknown allocator '{}' ({}there are {})", request.allocator,
-                    near.empty() ? "" : "did you mean " + near + "? ", fmt::join(names, ", "))};
-  }
+  if (Status known = check_allocator(request.allocator); !known) return known.error();
   if (is_exec(request.policy)) return std::vector<std::vector<Pass>>{};
   Result<std::vector<std::vector<Pass>>> alternatives = parse_policy(request.policy);
   if (!alternatives) return alternatives;

@@ -315,7 +315,7 @@ Result<int> tries_of(const PolicyContext& context) {
   int tries = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), tries);
   if (error == std::errc() && stop == text.data() + text.size() && tries > 0) return tries;
-  return bad_option("mix", "tries", text, "auto, or a number of plans to try, at least 1");
+  return bad_option("mix", "tries", text, "auto, or a number of plans to try, 1 to 2147483647");
 }
 
 /// What needs least of all, where nothing fits.

@@ -1,6 +1,6 @@
 #include "policies/request.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
@@ -8,6 +8,7 @@
 
 #include "ir/dataflow.h"
 #include "ir/files.h"
+#include "memory/allocator.h"
 
 namespace superneurons {
 namespace {
@@ -111,9 +112,18 @@ Result<std::vector<Passes>> parse_part(std::string_view part) {
   return std::vector<Passes>{{std::move(*pass)}};
 }
 
+/// Between two signs, or before or after one, stands nothing.
+Error missing_part(std::string_view text, std::string_view what, char sign) {
+  const char* where = text.empty() || text.front() == sign ? "before"
+                      : text.back() == sign                ? "after"
+                                                           : "at a";
+  return bad_usage(fmt::format("policy '{}': {} is missing {} {}", text, what, where, sign));
+}
+
 Result<std::vector<Passes>> parse_sequence(std::string_view text) {
   std::vector<Passes> result{{}};
   for (const std::string_view part : split(text, '+')) {
+    if (part.empty()) return missing_part(text, "a pass", '+');
     const Result<std::vector<Passes>> next = parse_part(part);
     if (!next) return next;
     if (result.size() * next->size() > kMostAlternatives)
@@ -154,6 +164,7 @@ Result<std::vector<std::vector<Pass>>> parse_policy(std::string_view text) {
   if (text.empty()) return bad_usage("no policy is named (for example: liveness)");
   std::vector<Passes> result;
   for (const std::string_view alternative : split(text, '/')) {
+    if (alternative.empty()) return missing_part(text, "an alternative", '/');
     Result<std::vector<Passes>> some = parse_sequence(alternative);
     if (!some) return some;
     if (result.size() + some->size() > kMostAlternatives)
@@ -161,6 +172,16 @@ Result<std::vector<std::vector<Pass>>> parse_policy(std::string_view text) {
     for (Passes& passes : *some) result.push_back(std::move(passes));
   }
   return result;
+}
+
+Status check_allocator(const std::string& name) {
+  if (find_allocator(name) != nullptr) return Ok{};
+  std::vector<std::string> names;
+  for (const AllocatorEntry& entry : allocators()) names.emplace_back(entry.name);
+  const std::string near = nearest_name(name, names);
+  return bad_usage(fmt::format("unknown allocator '{}' ({}there are {})", name,
+                               near.empty() ? "" : "did you mean " + near + "? ",
+                               fmt::join(names, ", ")));
 }
 
 Status check_policy(std::string_view text) {

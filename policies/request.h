@@ -27,6 +27,9 @@ std::optional<Error> refuse_other_lowering(const Trace& trace, std::string_view 
 /// each pass plans a trace without ops, for which it reads its options and does nothing else.
 Status check_policy(std::string_view text);
 
+/// bad_usage for an unknown allocator, with the names that there are.
+Status check_allocator(const std::string& name);
+
 /// The alternatives, one at least, each a sequence of passes. A composition's or a model's name
 /// stands for its text; one that offers alternatives makes as many of what it is part of. Unknown
 /// names and options, and more than 64 alternatives, are bad_usage.

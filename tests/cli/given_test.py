@@ -35,6 +35,22 @@ import pytest
         (["compare", "{small}", "--policies", "liveness,workspace:of=500%"], "bad of '500%'"),
         (["compare", "{small}", "--policies", "balance:tries=no"], "bad tries 'no'"),
         (["compare", "{small}", "--policies", "mix:tries=0"], "bad tries '0'"),
+        (
+            ["plan", "{small}", "--policy", "balance:tries=99999999999", "-o", "{out}"],
+            "a number of plans to try, 1 to 2147483647",
+        ),
+        (["compare", "{small}", "--allocator", "x"], "unknown allocator 'x' (there are first_fit"),
+        (["compare", "{small}", "missing.jsonl"], "missing.jsonl: cannot be opened: No such file"),
+        (["compare", "{small}", "."], ".: cannot be read: Is a directory"),
+        (["compare", "-", "-"], "standard input is one file (- is given twice)"),
+        (["compare", "{small}", "--policies", "liveness+"], "a pass is missing after +"),
+        (["compare", "{small}", "--budgets", "1001%"], "'1001%' is not above 0% and up to 1000%"),
+        (["compare", "{small}", "--budgets", "0%"], "'0%' is not above 0% and up to 1000%"),
+        (["compare", "{small}", "--budgets", "%"], "'%' is not a percentage such as 60%"),
+        (
+            ["fit", "resnet:6,32,*,6", "--vary", "batch", "--policy", "liveness"],
+            "* goes with --vary depth",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_any_work(run, small, tmp_path, arguments, words):

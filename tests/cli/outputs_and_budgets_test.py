@@ -36,6 +36,24 @@ def test_an_allocator_beside_a_plan_is_refused(run, chain, tmp_path):
     assert "does not go with a plan made for first_fit" in done.error
 
 
+def test_a_plan_over_its_budget_does_not_fit(run, chain, tmp_path):
+    plan = tmp_path / "plan.jsonl"
+    assert run("plan", chain, "--policy", "liveness", "-o", plan).code == 0
+    done = run("simulate", chain, "--plan", plan, "--budget", "100KiB")
+    assert done.code == 1
+    assert done.error.startswith("does not fit: plan step ")
+    assert "over the budget of 102400 B" in done.error
+
+
+def test_where_no_budget_would_help_none_is_blamed(run, chain, tmp_path):
+    out = tmp_path / "out.json"
+    done = run("compare", chain, "--policies", "caffe", "--budgets", "100%", "--json", out)
+    assert done.code == 2
+    assert "no policy has a plan, whatever the budget: policy caffe is a model" in done.error
+    assert "--budgets floor" not in done.error
+    assert out.exists()
+
+
 def test_floor_is_a_budget_of_every_command(run, chain):
     for command in (["plan"], ["simulate"], ["replay", "--kernels", "verify"]):
         done = run(command[0], chain, "--policy", "liveness", "--budget", "floor", *command[1:])

@@ -70,6 +70,7 @@ def test_the_default_budget_of_a_host_trace_is_said(run):
     [
         (["build", "small_cnn", "--batch", "9999999999999999999999"], "9999999999999999999999"),
         (["build", "small_cnn", "--batch", "0"], "not in range 1 to 2147483647"),
+        (["build", "small_cnn", "--batch", "3.5"], "'3.5' is not a whole number from 1 to"),
         (["trace", "small_cnn", "--on", "host", "--seed", "-1"], "'-1' is not a whole number"),
         (["trace", "small_cnn", "--on", "host", "--seed", "1.5"], "'1.5' is not a whole number"),
     ],

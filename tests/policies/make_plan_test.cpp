@@ -175,7 +175,10 @@ TEST(Request, UnknownNamesAreExplained) {
   EXPECT_NE(error_of(trace, "qwertyuiop").find("there are keep_all, recorded, liveness"),
             std::string::npos);
   EXPECT_NE(error_of(trace, "").find("no policy is named"), std::string::npos);
-  EXPECT_NE(error_of(trace, "liveness+").find("unknown policy ''"), std::string::npos);
+  EXPECT_EQ(error_of(trace, "liveness+"), "policy 'liveness+': a pass is missing after +");
+  EXPECT_EQ(error_of(trace, "+liveness"), "policy '+liveness': a pass is missing before +");
+  EXPECT_EQ(error_of(trace, "a/"), error_of(trace, "a"));  // the first fault is told first
+  EXPECT_EQ(error_of(trace, "liveness/"), "policy 'liveness/': an alternative is missing after /");
   EXPECT_EQ(error_of(trace, "liveness:speed=3"),
             "policy liveness: unknown option 'speed' (it has frees)");
   EXPECT_EQ(error_of(trace, "liveness:speed"),
