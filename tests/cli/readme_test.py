@@ -107,7 +107,8 @@ def test_tables_are_those_of_the_registries(run, request):
     wanted = TABLES.sub(lambda found: found[1] + "\n" + tables(run) + "\n" + found[2], text)
     if request.config.getoption("--regenerate"):
         README.write_text(wanted)
-    assert README.read_text() == wanted
+    anew = "python3 -m pytest tests/cli/readme_test.py --regenerate writes the tables anew"
+    assert README.read_text() == wanted, anew
 
 
 def test_links_lead_somewhere():

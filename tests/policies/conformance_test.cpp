@@ -2,6 +2,7 @@
 // them must keep. A new row is tested by being there.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "ir/check.h"
@@ -131,7 +132,7 @@ TEST(Registry, EachRowHasAPlanOfItsOwn) {
   Op& first = probing.ops.front();
   first.choices.push_back(first.choices[first.recorded]);  // something to choose from
   first.choices.back().ns = {first.choices[first.recorded].ns.count / 2};
-  std::set<std::string> plans;
+  std::map<std::string, std::string> plans;  // text -> whose
   const Bytes tight{peak_of(probing, "liveness").count * 85 / 100};
   for (const PolicyEntry& entry : policies()) {
     // Each on its own where there is room, so that only its own decisions show.
@@ -151,17 +152,25 @@ TEST(Registry, EachRowHasAPlanOfItsOwn) {
     ASSERT_TRUE(plan) << plan.error().message;
     plan->policy.clear();
     plan->budget = {};
-    EXPECT_TRUE(plans.insert(format_plan(*plan)).second) << name << " does what another does";
+    const auto [other, own] = plans.try_emplace(format_plan(*plan), name);
+    EXPECT_TRUE(own)
+        << name << " plans what " << other->second << " plans on the trace '" << probing.name
+        << "' (policy_traces()[0] of fixtures_test.cpp, the first op with a "
+        << "second choice of half its time) with " << device.count << " B. Its default "
+        << "options should act there; if it acts only elsewhere, give it a budget or a "
+        << "trace of its own in this test, as balance has.";
   }
   plans.clear();
   for (const CompositionEntry& entry : compositions()) {
     Result<Plan> plan = plan_for(probing, request_for(std::string(entry.name), tight));
     if (!plan) continue;
     plan->policy.clear();
-    const bool distinct = plans.insert(format_plan(*plan)).second;
+    const auto [other, distinct] = plans.try_emplace(format_plan(*plan), entry.name);
     // The best of several may be what one of them is.
     if (entry.passes.find('/') == std::string_view::npos) {
-      EXPECT_TRUE(distinct) << entry.name;
+      EXPECT_TRUE(distinct) << entry.name << " plans what " << other->second
+                            << " plans on the trace '" << probing.name << "' with " << tight.count
+                            << " B";
     }
   }
 }
