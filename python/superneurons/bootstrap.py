@@ -62,17 +62,21 @@ def arm() -> None:
 
 def start() -> None:
     """PyTorch is there. Nothing that fails here is the program's concern."""
+    status = None
     try:
-        from superneurons import session
         from superneurons.options import Options
 
         options = Options(**json.loads(os.environ[VARIABLE]))
+        status = Status(os.path.join(options.folder, f"status.{os.getpid()}.json"))
+        from superneurons import session
+
         session.current = started = session.Session(options)
-        status = Status(os.path.join(options.folder, f"status.{started.process}.json"))
         started.on_step = status.tell
         atexit.register(_at_exit, started, status)
     except Exception as error:  # noqa: BLE001
-        print(f"superneurons: not captured: {error}", file=sys.stderr)
+        print(f"superneurons: not captured: {error}", file=sys.stderr, flush=True)
+        if status is not None:
+            status.tell(0, str(error), failed=True)
 
 
 class Status:
@@ -83,9 +87,14 @@ class Status:
         self._path = path
         self.tell(0)
 
-    def tell(self, steps: int, reason: str = "", ended: bool = False) -> None:
+    def tell(
+        self, steps: int, reason: str = "", ended: bool = False, failed: bool = False
+    ) -> None:
+        """`failed`: no capture could begin, and the user has read why."""
         with contextlib.suppress(OSError):
-            text = json.dumps({"steps": steps, "ended": ended, "reason": reason})
+            text = json.dumps(
+                {"steps": steps, "ended": ended, "failed": failed, "reason": reason}
+            )
             with open(self._path, "w", encoding="utf-8") as file:
                 file.write(text)
 

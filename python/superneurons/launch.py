@@ -145,6 +145,8 @@ def _nothing(folder: str, options: argparse.Namespace, code: int) -> str:
         return (f"it did not import PyTorch before it ended{killed} (of a program that is no PyTorch: "
                 "superneurons trace --program)")  # fmt: skip
     steps, reason = told[0].get("steps", 0), str(told[0].get("reason", ""))
+    if steps == 0 and any(each.get("failed") for each in told):
+        return "the capture could not begin (why was said when PyTorch was imported)"
     if not told[0].get("ended"):
         return (f"it ended without saying so{killed or ', as with os._exit()'}, when it was still in "
                 f"warm-up, after {steps} training steps (--warmup {options.warmup})")  # fmt: skip

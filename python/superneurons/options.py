@@ -1,8 +1,9 @@
-"""What is asked of a capture, and its one voice."""
+"""What is asked of a capture, the PyTorch that it needs, and its one voice."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from dataclasses import dataclass
 
@@ -21,6 +22,18 @@ class Options:
     collector: str = ""  # the CUPTI library; "": no times of kernels
     name: str = ""
     device: str = ""  # "cuda" or "cpu"; "": CUDA if the program uses it
+
+
+# With 2.1.2 a captured program crashes in PyTorch, when weak references to storages are let go.
+OLDEST_TORCH = (2, 2)
+
+
+def too_old(version: str) -> str:
+    """"" or why this PyTorch cannot be captured. A version of another form is not judged."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None or tuple(map(int, found.groups())) >= OLDEST_TORCH:
+        return ""
+    return f"needs PyTorch {'.'.join(map(str, OLDEST_TORCH))} or later, this is {version}"
 
 
 def say(text: str) -> None:

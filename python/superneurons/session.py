@@ -19,6 +19,12 @@ from functools import partial
 from typing import Any
 
 import torch
+
+from superneurons.options import Options, say, too_old
+
+if too_old(torch.__version__):  # said before something that it lacks is missed
+    raise ImportError(too_old(torch.__version__))
+
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -29,7 +35,6 @@ from superneurons.dispatch import Recorder
 from superneurons.eager import Eager
 from superneurons.layers import Layers
 from superneurons.memory_history import MemoryHistory, workspaces
-from superneurons.options import Options, say
 from superneurons.raw import RawWriter
 from superneurons.rounds import Rounds
 from superneurons.states import named_states

@@ -10,8 +10,11 @@ import shutil
 import time
 
 import pytest
+from superneurons.options import too_old
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+if too_old(torch.__version__):
+    pytest.skip(f"capture {too_old(torch.__version__)}", allow_module_level=True)
 
 import superneurons  # noqa: E402
 from superneurons.convert import convert_all  # noqa: E402

@@ -8,8 +8,11 @@ import subprocess
 import sys
 
 import pytest
+from superneurons.options import too_old
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+if too_old(torch.__version__):
+    pytest.skip(f"capture {too_old(torch.__version__)}", allow_module_level=True)
 
 from superneurons.convert import convert_all  # noqa: E402
 from superneurons.traces import read_trace  # noqa: E402

@@ -96,3 +96,13 @@ def test_bad_usage(call, tmp_path):
     (tmp_path / "raw" / "capture.1.jsonl").write_text("")
     done = call("-c", "print(1)", options=["--keep-raw", "raw"])
     assert done.returncode == 2 and "holds a raw capture already" in done.stderr
+
+
+def test_a_pytorch_too_old_is_said_once_and_the_program_runs(call, tmp_path):
+    (tmp_path / "torch.py").write_text("__version__ = '1.13.1'\n")
+    done = call("-c", "import torch; print('trained')", environment={"PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (2, "trained\n")
+    said, end = done.stderr.splitlines()
+    assert said == "superneurons: not captured: needs PyTorch 2.2 or later, this is 1.13.1"
+    assert "nothing was captured: the capture could not begin" in end
+    assert not (tmp_path / "t.jsonl").exists()
