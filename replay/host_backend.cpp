@@ -95,8 +95,8 @@ class HostBackend final : public ReplayBackend {
   std::optional<Error> error_, guard_error_;
   std::vector<Clock::time_point> ends_;  // per training step, when the last stream was done
   std::size_t streams_ended_ = 0;        // once for each stream and training step
-  // By stream, each of its own thread: when the last command was done.
-  std::array<Clock::time_point, kStreamNames.size()> last_end_{};
+  std::array<Clock::time_point, kStreamNames.size()> last_end_{};  // by stream, of its own thread:
+                                                                   // when a command was last done
   std::condition_variable stream_ended_;
   std::vector<TimedSpan> spans_;  // each written by the one stream of its command
 
@@ -128,9 +128,8 @@ Status HostBackend::begin_training_step(int) {
 }
 
 Status HostBackend::end_training_step(int) {
-  const std::size_t step = ends_.size() - 1;
   for (std::size_t i = 0; i < kStreamNames.size(); ++i)
-    streams_.post(static_cast<Stream>(i), [this, step, i] {
+    streams_.post(static_cast<Stream>(i), [this, i, step = ends_.size() - 1] {
       const std::lock_guard lock(mutex_);
       // Not now: a stream with nothing to do may get here late, on a busy machine.
       ends_[step] = std::max(ends_[step], last_end_[i]);
@@ -235,8 +234,8 @@ void HostBackend::execute(const Work& work) {
   if (Status status = perform(work); !status)
     return fail(failed_at(status.error(), *trace_, work.command, work.training_step));
   if (options_.progress != nullptr) ++options_.progress->done;
-  const Clock::time_point end = Clock::now();
-  last_end_[static_cast<std::size_t>(work.command.stream)] = end;
+  const Clock::time_point end = last_end_[static_cast<std::size_t>(work.command.stream)] =
+      Clock::now();
   if (work.index < spans_.size()) spans_[work.index] = {start, end};
 }
 
@@ -319,8 +318,7 @@ void HostBackend::fail(const Error& error) {
 
 Status HostBackend::failure() {
   const std::lock_guard lock(mutex_);
-  if (error_) return *error_;
-  return Ok{};
+  return error_ ? Status(*error_) : Status(Ok{});
 }
 
 Status HostBackend::initialise(const Trace& trace, TensorId tensor, Space space, Range range) {
@@ -367,8 +365,7 @@ Status HostBackend::feed(std::vector<Fed> inputs) {
 
 Status HostBackend::check_guards() {
   const std::lock_guard lock(mutex_);
-  if (guard_error_) return *guard_error_;
-  return Ok{};
+  return guard_error_ ? Status(*guard_error_) : Status(Ok{});
 }
 
 Measured HostBackend::measured() const {
