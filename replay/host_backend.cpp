@@ -65,7 +65,7 @@ class HostBackend final : public ReplayBackend {
  private:
   HostMemory& memory(Space space) { return space == Space::device ? arena_ : pool_; }
   Bytes& peak(Space space) { return space == Space::device ? peak_ : host_peak_; }
-  Status need(Space space, Range range, Bytes& high);
+  Status need(Space space, Range range, Bytes* high = nullptr);
   Status resolve(const Issue& issued, Work& work);
   Result<std::vector<std::byte*>> addresses(std::span<const Bytes> offsets,
                                             const std::vector<Access>& accesses);
@@ -154,8 +154,8 @@ Status HostBackend::sync() {
   return failure();
 }
 
-/// The range lies in its memory; raises `high` to its end.
-Status HostBackend::need(Space space, Range range, Bytes& high) {
+/// The range lies in its memory; raises `high` to its end, if there is one.
+Status HostBackend::need(Space space, Range range, Bytes* high) {
   const Bytes size = memory(space).bytes();
   if (range.offset < 0_B || range.bytes < 0_B || range.offset + range.bytes > size)
     return Error{ErrorCode::device, "bytes " + std::to_string(range.offset.count) + " to " +
@@ -163,7 +163,7 @@ Status HostBackend::need(Space space, Range range, Bytes& high) {
                                         " are outside the " +
                                         (space == Space::device ? "arena" : "host pool") + " of " +
                                         std::to_string(size.count) + " bytes"};
-  high = std::max(high, range.offset + range.bytes);
+  if (high != nullptr) *high = std::max(*high, range.offset + range.bytes);
   return Ok{};
 }
 
@@ -174,7 +174,7 @@ Result<std::vector<std::byte*>> HostBackend::addresses(std::span<const Bytes> of
     if (i >= offsets.size() || offsets[i] == kAbsent) continue;
     // The kernel gets an address in a range that is the whole tensor's, however little it accesses.
     const Range whole{offsets[i] - accesses[i].offset, (*trace_)[accesses[i].tensor].bytes};
-    Status status = need(Space::device, whole, peak_);
+    Status status = need(Space::device, whole, &peak_);
     if (!status) {
       status.error().message = (*trace_)[accesses[i].tensor].name + ": " + status.error().message;
       return status.error();
@@ -193,7 +193,7 @@ Status HostBackend::run(const Issue& issued) {
 
 /// Addresses of operands and workspace.
 Status HostBackend::resolve(const Issue& issued, Work& work) {
-  if (Status status = need(Space::device, work.command.device, peak_); !status) return status;
+  if (Status status = need(Space::device, work.command.device, &peak_); !status) return status;
   if (work.command.kind == CommandKind::run) {
     const Op& op = trace_->ops[work.command.subject];
     Result<std::vector<std::byte*>> reads = addresses(issued.reads, op.reads);
@@ -208,8 +208,8 @@ Status HostBackend::resolve(const Issue& issued, Work& work) {
 
 Status HostBackend::copy(const Issue& issued) {
   Work work{issued.command, next_command_++, issued.training_step, {}, {}};
-  Status status = need(Space::device, work.command.device, peak_);
-  if (status) status = need(Space::host, work.command.host, host_peak_);
+  Status status = need(Space::device, work.command.device, &peak_);
+  if (status) status = need(Space::host, work.command.host, &host_peak_);
   if (!status) return failed_at(status.error(), *trace_, issued.command, issued.training_step);
   return issue(std::move(work));
 }
@@ -324,20 +324,18 @@ Status HostBackend::failure() {
 Status HostBackend::initialise(const Trace& trace, TensorId tensor, Space space, Range range) {
   const Result<Content> content = first_content(trace, tensor, options_.seed);
   if (!content) return content.error();
-  if (Status status = need(space, range, peak(space)); !status) return status;
+  if (Status status = need(space, range, &peak(space)); !status) return status;
   fill(memory(space).data() + range.offset.count, range.bytes, *content);
   return Ok{};
 }
 
 Result<std::uint64_t> HostBackend::checksum(Space space, Range range) {
-  Bytes ignored{};
-  if (Status status = need(space, range, ignored); !status) return status.error();
+  if (Status status = need(space, range); !status) return status.error();
   return host_checksum(memory(space).data() + range.offset.count, range.bytes);
 }
 
 Status HostBackend::read(Space space, Range range, std::byte* to) {
-  Bytes ignored{};
-  if (Status status = need(space, range, ignored); !status) return status;
+  if (Status status = need(space, range); !status) return status;
   std::memcpy(to, memory(space).data() + range.offset.count,
               static_cast<std::size_t>(range.bytes.count));
   return Ok{};
@@ -346,7 +344,7 @@ Status HostBackend::read(Space space, Range range, std::byte* to) {
 /// The streams meet around the copies, about which the program's waits know nothing.
 Status HostBackend::feed(std::vector<Fed> inputs) {
   for (const Fed& input : inputs)
-    if (Status s = need(input.space, input.range, peak(input.space)); !s) return s;
+    if (Status s = need(input.space, input.range, &peak(input.space)); !s) return s;
   const std::uint32_t met = serial_event_ + 1;
   const auto streams = static_cast<std::uint32_t>(kStreamNames.size());
   for (std::uint32_t i = 1; i < streams; ++i) {
