@@ -15,19 +15,19 @@ class Collector:
     """From start() to stop(). OSError where the library cannot be loaded."""
 
     def __init__(self, path: str) -> None:
-        self.library: Any = ctypes.PyDLL(path)
+        self.functions: Any = ctypes.PyDLL(path)
 
     def start(self) -> str:
         """What went wrong, in one sentence, or ""."""
         error = ctypes.create_string_buffer(512)
-        if self.library.superneurons_trace_start(error, ctypes.c_size_t(512)) != 0:
+        if self.functions.superneurons_trace_start(error, ctypes.c_size_t(512)) != 0:
             return error.value.decode("utf-8", "replace")
         return ""
 
     def start_into(self, path: str) -> str:
         """The same, into a file as it goes: API calls and allocations of the driver too."""
         error = ctypes.create_string_buffer(512)
-        start = self.library.superneurons_trace_start_to
+        start = self.functions.superneurons_trace_start_to
         if start(path.encode(), error, ctypes.c_size_t(512)) != 0:
             return error.value.decode("utf-8", "replace")
         return ""
@@ -35,7 +35,7 @@ class Collector:
     def stop(self, path: str) -> bool:
         """Writes the activities of the device to `path`, unless they go to a file anyway; whether
         that worked."""
-        return bool(self.library.superneurons_trace_stop(path.encode()) == 0)
+        return bool(self.functions.superneurons_trace_stop(path.encode()) == 0)
 
 
 class Tags:
@@ -46,8 +46,8 @@ class Tags:
         self._pop: Any = None
         self._mark = memory.mark if memory is not None else None
         if collector is not None:
-            library = collector.library
-            self._push, self._pop = library.superneurons_tag_push, library.superneurons_tag_pop
+            functions = collector.functions
+            self._push, self._pop = functions.superneurons_tag_push, functions.superneurons_tag_pop
             self._push.argtypes = [ctypes.c_uint64]
 
     def push(self, step: int, call: int) -> None:
